@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 from fedmed.files import private_files
+from fedmed.plain_text import print_in_any_terminal
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -94,6 +95,6 @@ def end_cleanly() -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(errors="backslashreplace")  # file names may hold what the terminal cannot show
+    print_in_any_terminal()
     end_cleanly()
     sys.exit(main())

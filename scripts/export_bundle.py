@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from fedmed.errors import FedMedError
 from fedmed.files import private_files
+from fedmed.plain_text import print_in_any_terminal
 
 if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for which --help need not wait
     from fedmed.export.bundle import Exported
@@ -96,4 +97,5 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    print_in_any_terminal()
     sys.exit(main())

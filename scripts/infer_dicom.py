@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fedmed.errors import DataError, FedMedError
 from fedmed.files import private_files, write_atomically
-from fedmed.plain_text import in_terminal
+from fedmed.plain_text import in_terminal, print_in_any_terminal
 
 
 def segment(
@@ -97,4 +97,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    print_in_any_terminal()
     sys.exit(main())

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from fedmed.errors import FedMedError
 from fedmed.files import private_files
+from fedmed.plain_text import print_in_any_terminal
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -63,4 +64,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    print_in_any_terminal()
     sys.exit(main())

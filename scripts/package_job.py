@@ -18,6 +18,7 @@ import yaml
 
 from fedmed.errors import FedMedError, JobError
 from fedmed.methods.find_method import algorithms, installed
+from fedmed.plain_text import print_in_any_terminal
 from fedmed.settings.server import load_server
 from fedmed.yaml_limits import load_limited
 
@@ -138,4 +139,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    print_in_any_terminal()
     sys.exit(main())

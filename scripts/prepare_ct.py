@@ -14,6 +14,7 @@ from typing import Any
 from fedmed.data.prepare.console import add_options, parsed_options, print_site, progress, run_command
 from fedmed.data.prepare.ct_site import prepare_site
 from fedmed.data.prepare.mask_values import Foreground, parse_values
+from fedmed.plain_text import print_in_any_terminal
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -42,5 +43,5 @@ def prepare(options: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(errors="backslashreplace")  # file names may hold what the terminal cannot show
+    print_in_any_terminal()
     sys.exit(main())

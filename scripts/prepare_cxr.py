@@ -19,6 +19,7 @@ from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
 from fedmed.data.prepare.xray_table import COLUMNS
 from fedmed.data.prepare.xray_view import parse_wanted
 from fedmed.errors import DataError
+from fedmed.plain_text import print_in_any_terminal
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -75,5 +76,5 @@ def labels_of(options: argparse.Namespace) -> Labels:
 
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(errors="backslashreplace")  # file names may hold what the terminal cannot show
+    print_in_any_terminal()
     sys.exit(main())

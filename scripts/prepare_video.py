@@ -21,7 +21,7 @@ from fedmed.data.prepare.video_site import PLAIN, WantedVideos, find_recordings,
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home
-from fedmed.plain_text import in_terminal
+from fedmed.plain_text import in_terminal, print_in_any_terminal
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -127,5 +127,5 @@ def prepare_one(
 
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(errors="backslashreplace")  # file names may hold what the terminal cannot show
+    print_in_any_terminal()
     sys.exit(main())

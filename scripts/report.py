@@ -10,6 +10,7 @@ import argparse
 import sys
 
 from fedmed.files import private_files
+from fedmed.plain_text import print_in_any_terminal
 
 
 @private_files()
@@ -50,4 +51,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    print_in_any_terminal()
     sys.exit(main())

@@ -41,6 +41,7 @@ from fedmed.checks.simulated_job import check_workspace, job_sites
 from fedmed.errors import FedMedError, JobError
 from fedmed.files import SHARED_ROUNDS, absolute_places, private_files
 from fedmed.methods.control_kinds import LEFT_OUT, SILENT
+from fedmed.plain_text import print_in_any_terminal
 from fedmed.recovery.continued_jobs import ROOT
 from fedmed.recovery.ends_with_parent import MARK, end_marked, marked
 from fedmed.recovery.workspace_owner import owned
@@ -329,6 +330,7 @@ def report(workspace: Path, show: bool = True, table: bool = True, page: bool = 
     from fedmed.reports.run_page import write_report
     from fedmed.reports.run_report import report_of
 
+    print_in_any_terminal()
     try:
         run, console = read_with_control(workspace), Console(quiet=not show)
         console.print(*([report_of(run).table(run)] if table else []), *on_screen(run))
@@ -401,4 +403,5 @@ def _interrupt(number: int, frame: object) -> NoReturn:
 
 
 if __name__ == "__main__":
+    print_in_any_terminal()
     sys.exit(main())

@@ -2,7 +2,10 @@
 
 import csv
 import io
+import os
 import re
+import subprocess
+import sys
 import unicodedata
 
 import pytest
@@ -141,3 +144,10 @@ def test_a_refusal_is_one_line_and_not_long_whatever_the_tensor_is_called():
 
     assert "\n" not in str(error) + error.reason + error.tensor
     assert len(str(error)) < 1200
+
+
+def test_a_terminal_that_lacks_a_character_shows_it_written_out():
+    code = "from fedmed.plain_text import print_in_any_terminal as p; p(); print('Dice ± Müller')"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout) == (0, "Dice \\xb1 M\\xfcller\n")

@@ -9,7 +9,9 @@ driven, a character that turns the order of a line around, a formula, a link. Wh
 HTML is escaped by its templates, and :func:`fedmed.reports.plots.style` has charts draw texts as they are written.
 """
 
+import io
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +28,13 @@ _OPENING = re.compile(r"^(#|[-+](?=\s|$)|-(?=[-\s]*$)|=(?=[=\s]*$))|^(\d+)(?=[.)
 _LINKED = re.compile(r"(?i)(:)(?=//)|(?<=www)(\.)|(?<=mailto)(:)|(?<=xmpp)(:)")  # links without any brackets
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 # wide ones count in some spreadsheets too
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def print_in_any_terminal() -> None:
+    """From now on write out characters, such as ±, that the terminal's encoding lacks; printing them was an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def in_terminal(text: object, most: int | None = None) -> str:
