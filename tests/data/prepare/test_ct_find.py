@@ -99,3 +99,24 @@ def test_nested_dicom_series(tmp_path, write_dicom):
 def test_wrong_arguments(tmp_path, folder, pattern, message):
     with pytest.raises(DataError, match=message):
         find_volumes(tmp_path / folder, patient_pattern=pattern)
+
+
+def test_capital_endings_are_read_and_two_forms_of_one_name_refused(tmp_path):
+    for name in ("i/A.NII.GZ", "m/A.NII", "i/b.nii", "i/b.nii.gz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found, others = find_volumes(tmp_path / "i", tmp_path / "m")
+    assert [(source.case, source.mask and source.mask.name) for source in found][:2] == [("A", "A.NII"), ("b", None)]
+    assert [source.fault for source in found][:2] == ["", ""] and not others
+    assert "b.nii.gz lies beside b.nii, which is used" in found[2].fault
+
+
+def test_a_case_of_a_long_path_has_a_short_name_of_its_own(tmp_path):
+    folders = [f"{'x' * 80}{n}" for n in range(3)]
+    for name in ("a", "b"):
+        path = tmp_path.joinpath(*folders, f"{name}.nii.gz")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    found, _ = find_volumes(tmp_path)
+    names = [source.case for source in found]
+    assert len(set(names)) == 2 and all(len(name.encode()) <= 200 for name in names)
