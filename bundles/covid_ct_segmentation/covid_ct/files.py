@@ -23,7 +23,7 @@ def list_images(folder: str | Path, postfix: str = "") -> list[str]:
     """
     root, named = Path(folder), defaultdict(list)
     for path in sorted(root.iterdir()) if root.is_dir() else []:
-        if not path.name.startswith(".") and path.is_file() and (stem := _stem(path.name)):
+        if not path.name.startswith(".") and path.is_file() and (stem := nifti_stem(path.name)):
             named[stem].append(path)
     own = {stem for stem in named if postfix and stem.removesuffix(f"_{postfix}") in named.keys() - {stem}}
     if own:
@@ -38,7 +38,7 @@ def list_images(folder: str | Path, postfix: str = "") -> list[str]:
     return sorted(files)
 
 
-def _stem(name: str) -> str:
+def nifti_stem(name: str) -> str:
     """A file's name without its ending; "" for one that is not NIfTI."""
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), "")
     return name[: -len(ending)] if ending else ""

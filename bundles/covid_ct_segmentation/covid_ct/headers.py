@@ -10,6 +10,7 @@ import torch
 from monai.transforms import MapTransform
 
 from covid_ct.errors import BundleInputError
+from covid_ct.files import nifti_stem
 
 UNITS = {1: "metres", 3: "micrometres"}  # NIfTI's codes; 0 is unknown and 2 millimetres, which all readers assume
 SPACE = 7  # the bits of xyzt_units that tell the unit of space
@@ -34,8 +35,7 @@ def _check(image: Any) -> None:
     name = str(meta.get("filename_or_obj", "the scan"))
     if unit := UNITS.get(int(np.asarray(meta.get("xyzt_units", 0))) & SPACE):
         raise BundleInputError(f"{name}: its header gives voxels in {unit}; save it in millimetres")
-    if not bool(torch.isfinite(torch.as_tensor(image)).all()):
-        bad = int((~torch.isfinite(torch.as_tensor(image))).sum())
+    if bad := int((~torch.isfinite(torch.as_tensor(image))).sum()):
         raise BundleInputError(f"{name}: {bad} voxels are NaN or infinite; export it again")
 
 
@@ -66,4 +66,4 @@ def _keep(image: Path, mask: Path) -> None:
 
 
 def _is_nifti(path: Path) -> bool:
-    return path.name.lower().endswith((".nii", ".nii.gz")) and path.is_file()
+    return bool(nifti_stem(path.name)) and path.is_file()

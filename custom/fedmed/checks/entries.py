@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.checks.site_findings import SiteFinding, data_finding
-from fedmed.data.datalist import read_datalist
+from fedmed.data.datalist import LABELLED, read_datalist
 from fedmed.data.entry_forms import UNLABELED, ImageAlone, listed_file
 from fedmed.data.patient_ids import owner
 from fedmed.data.prepare.case import Case
@@ -15,8 +15,7 @@ from fedmed.errors import DataError
 from fedmed.kinds.kind import Kind
 from fedmed.settings.site import SiteConfig
 
-SCORED = ("validation", "testing")
-LISTS = ("training", *SCORED, UNLABELED)
+LISTS = (*LABELLED, UNLABELED)
 NEEDED = {"supervised": ("training", "validation"), "unsupervised": (UNLABELED,), "evaluate": ("testing",)}
 MEASURED = {**NEEDED, "unsupervised": (UNLABELED, "training")}  # what a role's rounds read
 USED = {role: tuple(dict.fromkeys((*lists, "testing"))) for role, lists in MEASURED.items()}

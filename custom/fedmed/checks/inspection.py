@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from fedmed.checks.bins import Bins, Fact, summarise
-from fedmed.checks.entries import SCORED, Cases, Entry
+from fedmed.checks.entries import Cases, Entry
 from fedmed.checks.site_findings import SiteFinding, data_finding
+from fedmed.data.datalist import HELD_OUT
 from fedmed.data.patient_ids import IN_TWO_LISTS
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.pool import Track
@@ -78,7 +79,7 @@ class Inspection(ABC):
             first, *others = ((entry.list, entry.number) for entry in group)
             names = " or ".join(sorted({f"'{entry.patient}'" for entry in group}))
             what = f"patient {names}" if kind == "patient" else f"the same {self.noun}"
-            if len(lists) > 1 and lists & set(SCORED):
+            if len(lists) > 1 and lists & set(HELD_OUT):
                 remedy = IN_TWO_LISTS if kind == "patient" else "a score would be too good: keep one list"
                 text = f"{what} is in two lists: {shown}; {remedy}"
                 yield data_finding(kind, text, *first, also=tuple(others))

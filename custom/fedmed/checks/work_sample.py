@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedmed.checks.entries import MEASURED, SCORED, Cases, Entry, voxels
+from fedmed.checks.entries import MEASURED, Cases, Entry, voxels
+from fedmed.data.datalist import HELD_OUT
 from fedmed.settings.site import SiteConfig
 
 SAMPLE = 3  # cases of a list that are prepared
@@ -25,7 +26,7 @@ def choose_sample(entries: Sequence[Entry], cases: Cases, role: str, labelled: b
             needed = list({entry.label: entry for entry in reversed(usable)}.values())
         else:
             needed = [entry for entry in usable if entry not in cases or cases[entry].mask_ml][:1]
-        most = 1 if key in SCORED else SAMPLE if labelled else COMPARED
+        most = 1 if key in HELD_OUT else SAMPLE if labelled else COMPARED
         chosen += list(dict.fromkeys([*needed, *usable]))[: max(len(needed), most)]
     lists = MEASURED[role][:1] if labelled else MEASURED[role]
     return chosen if any(entry.list in lists for entry in chosen) else []

@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import list_entries, load_datalist
+from fedmed.data.datalist import HELD_OUT, list_entries, load_datalist
 from fedmed.data.entry_forms import UNLABELED, ImageAlone, count_labelled, listed_file
 from fedmed.errors import DataError
 
 log = logging.getLogger("fedmed.data")
-
-HELD_OUT = ("validation", "testing")
 
 
 def load_images(

@@ -11,7 +11,8 @@ from fedmed.files import read_json
 
 log = logging.getLogger("fedmed.data")
 
-LABELLED = ("training", "validation", "testing")
+HELD_OUT = ("validation", "testing")
+LABELLED = ("training", *HELD_OUT)
 LABELLED_DATALIST = "datalist_labelled.json"  # beside a site's own: for experiments in which every site may have labels
 EXAMPLE = ImageWithMask().example()
 
@@ -66,7 +67,7 @@ def check_words(datalist: Path, form: ImageAlone, classes: Sequence[str]) -> Non
     """
     content = read_datalist(datalist)
     for key in LABELLED:
-        for n, entry in enumerate(_entries(content, datalist, key)):
+        for n, entry in enumerate(entries_of(content, datalist, key)):
             word = form.word(key, entry) if isinstance(entry, Mapping) else None
             if isinstance(word, str) and word not in classes:
                 known = ", ".join(classes)
@@ -82,12 +83,13 @@ def list_entries(datalist: Path | str, key: str, required: bool = False, example
     DataError, which shows the ``example``, for no readable datalist, no list, or an empty or missing one that is
     required.
     """
-    return _entries(read_datalist(Path(datalist), example), datalist, key, required, example)
+    return entries_of(read_datalist(Path(datalist), example), datalist, key, required, example)
 
 
-def _entries(
+def entries_of(
     content: Mapping[str, Any], datalist: Path | str, key: str, required: bool = False, example: str = EXAMPLE
 ) -> list[Any]:
+    """The same of a datalist that has been read."""
     entries = content.get(key)
     if entries is None and not required:
         return []

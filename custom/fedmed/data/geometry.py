@@ -22,6 +22,11 @@ def corner_distance(affine: np.ndarray, other: np.ndarray, shape: tuple[int, ...
     return float(np.linalg.norm((corners @ difference.T)[:, :3], axis=1).max())
 
 
+def to_ras(affine: np.ndarray) -> np.ndarray:
+    """Turn an affine (4, 4) of ITK or DICOM, which count x to the left and y to the back, into NIfTI's; and back."""
+    return np.diag([-1.0, -1.0, 1.0, 1.0]) @ affine
+
+
 def nifti(array: np.ndarray, affine: np.ndarray) -> nib.Nifti1Image:
     """A volume (X, Y, Z) with its affine (4, 4) to mm as NIfTI, in the array's type."""
     image = nib.Nifti1Image(array, affine, dtype=array.dtype)

@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from fedmed.data.datalist import LABELLED, list_entries
+from fedmed.data.datalist import HELD_OUT, LABELLED, entries_of, read_datalist
 from fedmed.data.entry_forms import UNLABELED
 from fedmed.errors import DataError
 
-SCORED = ("validation", "testing")
 BLOCKS_OF = "blocks_of"  # of an entry: blocks of one recording are in several lists on purpose
 IN_TWO_LISTS = "a score would be too good: keep one list, or write another id if these are two patients"
 
@@ -40,11 +39,12 @@ def check_patients(datalist: Path) -> None:
         DataError: numbers of two entries of one patient, whose id does not leave the site by it; or no readable list.
     """
     places: dict[str, dict[str, int]] = defaultdict(dict)
+    content = read_datalist(datalist)
     for key in (*LABELLED, UNLABELED):
-        for number, entry in enumerate(list_entries(datalist, key)):
+        for number, entry in enumerate(entries_of(content, datalist, key)):
             if (patient := owner(entry)) is not None:
                 places[patient].setdefault(key, number)
     for held in places.values():
-        if len(held) > 1 and set(held) & set(SCORED):
+        if len(held) > 1 and set(held) & set(HELD_OUT):
             shown = " and ".join(f"entry {number} of '{key}'" for key, number in held.items())
             raise DataError(f"{datalist}: one patient is in two lists, {shown}; {IN_TWO_LISTS}")

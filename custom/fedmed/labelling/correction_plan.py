@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedmed.data.datalist import load_datalist
+from fedmed.data.datalist import HELD_OUT, load_datalist
 from fedmed.data.entry_forms import UNLABELED, ImageAlone
 from fedmed.errors import DataError
 from fedmed.labelling.study_images import CORRECTED, LISTS
 from fedmed.settings.site import SiteConfig
 
-TRAINING, HELD_OUT = "training", ("validation", "testing")
+TRAINING = "training"
 NEW, REPLACED, UNCHANGED, LEFT, REFUSED = "new", "replaced", "unchanged", "left alone", "refused"
 
 

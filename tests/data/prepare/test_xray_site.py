@@ -19,7 +19,6 @@ from pydicom import Dataset
 from fedmed.data.datalist import load_datalist
 from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
 from fedmed.data.prepare.xray_table import parse_merges, read_table
-from fedmed.data.prepare.xray_view import TAKEN, WantedViews
 from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.errors import DataError
 from fedmed.files import CHECKOUT
@@ -360,20 +359,6 @@ def test_views_from_the_side_and_hands_are_taken_when_asked_for(views, tmp_path,
     if not options:
         assert "- images/side.dcm: its view is LL, from the side; --view and --body-part say what to take" in report
         assert "- images/hand.dcm: its body part is HAND, not the chest; --view" in report
-
-
-@pytest.mark.parametrize(
-    ("view", "fault"),
-    [
-        *((view, "") for view in ("PA", "ap", "AP/PA", "Frontal", "AP SUPINE", "postero-anterior", "PA (stehend)", "")),
-        *((view, "from the side") for view in ("seitlich", "Profil", "PA/LAT", "lat.", "LLO", "Lateral", "OBLIQUE")),
-        *((view, "not known to be frontal") for view in ("DECUBITUS", "AP DECUB", "swimmer", "7")),
-    ],
-)
-def test_only_views_that_are_known_to_be_frontal_are_taken(view, fault):
-    said = TAKEN.fault(view, "CHEST")
-    assert fault in said and bool(said) is bool(fault)
-    assert not WantedViews(views=(view.upper() or "UNKNOWN",)).fault(view, "CHEST")
 
 
 def test_a_table_may_say_the_views(views, tmp_path, capsys):

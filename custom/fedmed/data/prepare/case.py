@@ -3,11 +3,21 @@
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from fedmed.data.patient_ids import BLOCKS_OF, stripped
 from fedmed.data.video.stored_video import StoredVideo
+
+
+class Volume(NamedTuple):
+    """What may be a volume: a NIfTI file, or the files of a DICOM series."""
+
+    key: str  # path relative to the folder that was searched, without ending
+    files: tuple[Path, ...]
+    series: bool
+    fault: str = ""  # why it is refused before it is read
 
 
 @dataclass(frozen=True)

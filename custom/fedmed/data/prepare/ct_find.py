@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from fedmed.data.prepare.case import Source
+from fedmed.data.prepare.case import Source, Volume
 from fedmed.data.prepare.folder import compile_pattern, existing, patient_in, readable_kind, visible_files
 
 NIFTI = (".nii.gz", ".nii")
@@ -71,32 +71,32 @@ def find_volumes(
     return sources, sorted(mask_files - {source.mask for source in sources})
 
 
-def _all_volumes(folder: Path, skip: Collection[Path]) -> list[tuple[str, tuple[Path, ...], bool, str]]:
+def _all_volumes(folder: Path, skip: Collection[Path]) -> list[Volume]:
     found = list(_volumes(folder, skip))
-    if sum(series for _, _, series, _ in found) < 2:
+    if sum(volume.series for volume in found) < 2:
         return found
     from fedmed.data.prepare.dicom_join import join_series  # ITK takes seconds to load; NIfTI does not need it
 
     return join_series(found)
 
 
-def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[tuple[str, tuple[Path, ...], bool, str]]:
-    """Yield (path relative to ``folder`` without extension, files, is a DICOM series, fault), sorted by path."""
+def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[Volume]:
+    """Each NIfTI file and DICOM series, sorted by path."""
     for here, files in visible_files(folder, skip):
         for path in files:
             if is_nifti(path):
-                yield _without_ending(path.relative_to(folder).as_posix()), (path,), False, ""
+                yield Volume(_without_ending(path.relative_to(folder).as_posix()), (path,), series=False)
         if any(readable_kind(path) == "DICOM" for path in files if not is_nifti(path)):
             yield from _series(here, folder)
 
 
-def _series(here: Path, folder: Path) -> Iterator[tuple[str, tuple[Path, ...], bool, str]]:
+def _series(here: Path, folder: Path) -> Iterator[Volume]:
     from fedmed.data.prepare.dicom_folder import checked_series  # ITK takes seconds to load; NIfTI does not need it
 
     name = folder.name if here == folder else here.relative_to(folder).as_posix()
     series = checked_series(here)
     for number, (files, fault) in enumerate(series, start=1):
-        yield (name if len(series) == 1 else f"{name}/series{number}"), files, True, fault
+        yield Volume(name if len(series) == 1 else f"{name}/series{number}", files, True, fault)
 
 
 def _nifti_files(folder: Path) -> Iterator[Path]:

@@ -14,7 +14,7 @@ from fedmed.data.prepare.patients import patient_warnings, refuse_shared_prefixe
 from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
 from fedmed.data.prepare.pool import Track
 from fedmed.data.prepare.report import AXES, Prepared, Rows, listed, note_counts, refusals, require_used
-from fedmed.data.prepare.split import assign
+from fedmed.data.prepare.split import assign, divides
 from fedmed.data.prepare.write import write_site
 from fedmed.errors import DataError
 
@@ -73,7 +73,7 @@ def prepare_site(
     with staging_for(out) as staging:
         cases = inspect_all(sources, staging / PREPARED, workers, track=track, foreground=foreground)
         united = unite_patients(cases)
-        if any(case.mask for case in cases) and not own_patients and sum(share > 0 for share in fractions) > 1:
+        if any(case.mask for case in cases) and not own_patients and divides(fractions):
             refuse_shared_prefixes(cases, folder, "scan", REMEDY)
         fill_lists(cases, role, fractions, seed)
         require_usable(cases, role, fractions, folder)

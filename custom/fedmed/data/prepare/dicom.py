@@ -6,7 +6,7 @@ import itk
 import nibabel as nib
 import numpy as np
 
-from fedmed.data.geometry import nifti
+from fedmed.data.geometry import nifti, to_ras
 from fedmed.data.image_size import dicom_size_fault
 from fedmed.data.prepare.case import pseudonym
 from fedmed.data.prepare.dicom_headers import check_headers
@@ -53,11 +53,11 @@ def convert_series(files: tuple[Path, ...], target: Path) -> tuple[str, list[str
 
 
 def ras_affine(image: itk.Image) -> np.ndarray:
-    """Affine (4, 4) of an ITK image; ITK and DICOM count x to the left and y to the back, NIfTI the other way."""
+    """Affine (4, 4) of an ITK image to mm in RAS."""
     affine = np.eye(4)
     affine[:3, :3] = itk.array_from_matrix(image.GetDirection()) * np.asarray(image.GetSpacing())
     affine[:3, 3] = np.asarray(image.GetOrigin())
-    return np.diag([-1.0, -1.0, 1.0, 1.0]) @ affine
+    return to_ras(affine)
 
 
 def _read_pixels(files: tuple[Path, ...]) -> itk.Image:

@@ -3,15 +3,15 @@
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import numpy as np
 
+from fedmed.data.prepare.case import Volume
 from fedmed.data.prepare.dicom_folder import likeness
 from fedmed.data.prepare.dicom_headers import read_header
+from fedmed.data.prepare.dicom_slices import Slice, depths
 from fedmed.errors import DataError
-
-Volume = tuple[str, tuple[Path, ...], bool, str]  # path without extension, files, is a DICOM series, fault
 
 
 def join_series(volumes: Iterable[Volume]) -> list[Volume]:
@@ -21,37 +21,26 @@ def join_series(volumes: Iterable[Volume]) -> list[Volume]:
     place of another's: copies of a series are left as they are. A part with a fault gives it to the others.
     """
     volumes, parts = list(volumes), defaultdict(list)
-    for number, (_, files, series, _) in enumerate(volumes):
-        if series and files and (alike := likeness(files[0]))[0]:
-            parts[alike].append(number)
-    for numbers in parts.values():
-        members = [volumes[number] for number in numbers]
-        if 1 < len(members) == len({files[0].parent for _, files, _, _ in members}):
-            joined = _joined(members)
-            for number in numbers if joined else ():
-                volumes[number] = ("", (), False, "")
-            if joined:
-                volumes[numbers[0]] = joined
-    return [volume for volume in volumes if volume[1]]
+    for volume in volumes:
+        if volume.series and (alike := likeness(volume.files[0]))[0]:
+            parts[alike].append(volume)
+    joined: dict[Volume, Volume | None] = {}  # the first part becomes the whole, the others nothing
+    for members in parts.values():
+        if 1 < len(members) == len({part.files[0].parent for part in members}) and (whole := _joined(members)):
+            joined |= {part: whole if part is members[0] else None for part in members}
+    return [new for volume in volumes if (new := joined.get(volume, volume))]
 
 
 def _joined(members: Sequence[Volume]) -> Volume | None:
     """One volume of several; None where they are no parts of one."""
-    files = tuple(path for _, part, _, _ in members for path in part)
+    files = tuple(path for part in members for path in part.files)
     try:
-        depth = _depths(files)
+        depth = depths([Slice(path, read_header(path)) for path in files])
     except (DataError, AttributeError, TypeError, ValueError):  # whoever reads the parts says so
         return None
     if len(np.unique(depth.round(2))) < len(files):
         return None
-    common = PurePosixPath(os.path.commonpath([f"./{key}" for key, *_ in members])).as_posix()
-    key = common if common != "." else members[0][1][0].parent.parent.name
-    return key, tuple(files[n] for n in np.argsort(depth)), True, next((fault for *_, fault in members if fault), "")
-
-
-def _depths(files: Sequence[Path]) -> np.ndarray:
-    """How far along the axis of the slices each one lies, in mm."""
-    heads = [read_header(path) for path in files]
-    along = np.array(heads[0].ImageOrientationPatient, dtype=float).reshape(6)
-    positions = np.array([head.ImagePositionPatient for head in heads], dtype=float).reshape(-1, 3)
-    return positions @ np.cross(along[:3], along[3:])
+    common = PurePosixPath(os.path.commonpath([f"./{part.key}" for part in members])).as_posix()
+    key = common if common != "." else members[0].files[0].parent.parent.name
+    fault = next((part.fault for part in members if part.fault), "")
+    return Volume(key, tuple(files[n] for n in np.argsort(depth)), True, fault)

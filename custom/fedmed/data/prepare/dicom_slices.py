@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from pydicom import Dataset
 
+from fedmed.data.geometry import to_ras
 from fedmed.errors import DataError, first_line
 
 OF_FRAME = {  # attribute of a classic slice -> its names in the functional groups of a frame
@@ -50,6 +51,12 @@ class Slice:
         return np.array(self.head.ImageOrientationPatient, dtype=float).reshape(6)
 
 
+def depths(slices: Sequence[Slice]) -> np.ndarray:
+    """How far each slice lies along the normal of the first, in mm; errors as for a slice's position."""
+    along = slices[0].orientation
+    return np.array([each.position for each in slices]) @ np.cross(along[:3], along[3:])
+
+
 def slices_of(heads: Sequence[Dataset], files: Sequence[Path]) -> list[Slice]:
     """The slices of files with these headers: in the order of the files, frames by their positions.
 
@@ -60,9 +67,7 @@ def slices_of(heads: Sequence[Dataset], files: Sequence[Path]) -> list[Slice]:
         return [Slice(path, head) for path, head in zip(files, heads, strict=True)]
     slices = [each for path, head in zip(files, heads, strict=True) for each in _frames(path, head)]
     try:
-        along = slices[0].orientation
-        normal = np.cross(along[:3], along[3:])
-        return sorted(slices, key=lambda each: float(each.position @ normal))
+        return [slices[n] for n in np.argsort(depths(slices), kind="stable")]
     except (AttributeError, TypeError, ValueError) as error:
         raise DataError("a frame has no readable position or orientation (0020,0032 and 0020,0037)") from error
 
@@ -147,4 +152,4 @@ def _affine(slices: Sequence[Slice]) -> np.ndarray:
         step = np.cross(along_row, along_column) * float(first.head.get("SliceThickness") or 1)
     affine = np.eye(4)
     affine[:3] = np.stack([along_row * across, along_column * down, step, first.position], axis=1)
-    return np.diag([-1.0, -1.0, 1.0, 1.0]) @ affine  # DICOM counts x to the left and y to the back
+    return to_ras(affine)

@@ -10,6 +10,11 @@ from fedmed.seeds import derive_seed
 ROLES = ("labelled", "unlabelled")
 
 
+def divides(fractions: Sequence[float]) -> bool:
+    """Whether patients come into more than one list."""
+    return sum(share > 0 for share in fractions) > 1
+
+
 def apportion(count: int, fractions: Sequence[float]) -> list[int]:
     """Divide ``count`` into integer parts as near to ``fractions`` as possible; earlier parts win a tie.
 

@@ -18,6 +18,7 @@ from fedmed.data.prepare.phase_counts import added, alone, missing, phase_counts
 from fedmed.data.prepare.place import staging_for
 from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
+from fedmed.data.prepare.split import divides
 from fedmed.data.prepare.time_blocks import in_blocks, list_blocks
 from fedmed.data.prepare.tool_counts import one_sided, shares_of_tools, tool_counts
 from fedmed.data.prepare.video_inspect import DEFAULT, WantedVideos, prepare_video
@@ -128,7 +129,7 @@ def prepare_video_site(
             fill_given(cases, given, folder, shared=bool(wanted.blocks))
         else:
             labelled = name == PLAIN and not wanted.ignore and any(case.label for case in cases)
-            if labelled and not own_patients and sum(share > 0 for share in fractions) > 1:
+            if labelled and not own_patients and divides(fractions):
                 refuse_shared_prefixes(cases, folder, "video", REMEDY)
             fill_lists(cases, fractions, seed, wanted.ignore)
         if wanted.blocks:

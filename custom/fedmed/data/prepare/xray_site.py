@@ -13,6 +13,7 @@ from fedmed.data.prepare.patients import patient_warnings, refuse_shared_prefixe
 from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
 from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
+from fedmed.data.prepare.split import divides
 from fedmed.data.prepare.write import write_site
 from fedmed.data.prepare.xray_find import find_xrays
 from fedmed.data.prepare.xray_inspect import inspect_xray
@@ -85,7 +86,7 @@ def prepare_xray_site(
         refuse_copied_images(cases)
         told += unite_patients(cases)
         labelled = not labels.ignore and any(case.label for case in cases)
-        if labelled and not own_patients and sum(share > 0 for share in fractions) > 1:
+        if labelled and not own_patients and divides(fractions):
             refuse_shared_prefixes(cases, folder, "image", REMEDY)
         fill_lists(cases, fractions, seed, labels.ignore)
         classes = list(labels.classes) or sorted({case.label for case in cases if case.lists and case.label})
@@ -118,10 +119,9 @@ def _find(
     merged = parse_merges(labels.merge)
     told: list[str] = []
     table = read_table(labels.table, labels.columns) if labels.table else None
-    if table and not labels.ignore:
-        table, told = settle_labels(table, labels.separator, labels.uncertain, labels.classes)
     if table and labels.table and not labels.ignore:
-        told = [*told, *no_labels(labels.table, labels.columns, table)]
+        table, told = settle_labels(table, labels.separator, labels.uncertain, labels.classes)
+        told += no_labels(labels.table, labels.columns, table)
     renamed = merge_labels(table or {}, merged, labels.table)
     if not labels.ignore:
         counted = {row.label for row in renamed.values() if not labels.classes or row.label in labels.classes}

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedmed.data.classes import HELD_OUT
-from fedmed.data.datalist import list_entries, load_datalist
+from fedmed.data.datalist import HELD_OUT, list_entries, load_datalist
 from fedmed.data.entry_forms import Video
 from fedmed.data.video.clip_loader import PreparedVideos
 from fedmed.data.video.frame_settings import FrameSettings
