@@ -83,7 +83,7 @@ def test_the_story_says_when_a_site_without_masks_had_some_after_all(federation,
     run = read_finished(finished_run)
     exporter = exporter_of(open_store(run).bundle, run.method)
     assert federation["learned_from_some_labels"] == 0 and "after all" not in story(federation, exporter)
-    told = story({**federation, "exchange": {"rounds": [0], "names": ["amplitude"]}}, exporter)
+    told = story({**federation, "exchange": {"once": True, "rounds": [1], "names": ["amplitude"]}}, exporter)
     assert "Images never left a site; values of some of them (`amplitude`) did, once, before training." in told
     text = story({**federation, "learned_from_some_labels": 1}, exporter)
     assert "; 1 of those without had masks for some after all" in text
@@ -102,6 +102,15 @@ def test_the_story_has_the_methods_own_sentence(federation, finished_run):
     text = story({**federation, "model_round": 0}, exporter_of(open_store(run).bundle, run.method))
     assert "the starting model, which no round improved" in text and run.method.card() and run.method.card() in text
     assert "Updates are averaged by the steps behind them; shared: all layers" in text
+
+
+def test_a_run_that_ended_early_tells_of_the_rounds_that_there_were(federation, finished_run):
+    run = read_finished(finished_run)
+    exporter = exporter_of(open_store(run).bundle, run.method)
+    planned = federation["rounds"]
+    assert federation["rounds_done"] == planned and f", {planned} rounds of" in story(federation, exporter)
+    text = story({**federation, "rounds": 200, "rounds_done": 3, "warm_start_rounds": 10}, exporter)
+    assert ", 3 of 200 rounds of" in text and "the first 3 by the sites with masks alone" in text
 
 
 @pytest.mark.parametrize(

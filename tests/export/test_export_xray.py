@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,9 @@ from fedmed.export.compare_results import compare_predictions
 from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
 from fedmed.export.phantoms import phantom
-from fedmed.export.weights import open_store
+from fedmed.export.story import story
+from fedmed.export.weights import complete_weights, open_store
+from fedmed.export.weights_origin import provenance
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
@@ -187,7 +190,7 @@ def test_the_card_of_an_encoder_says_what_it_is(encoder):
     card, run = card_of(encoder[1].out), read_finished(encoder[0])
     assert "pre-trained encoder (models/pretrained.pt) and no trained classifier" in card
     assert "pre-training without labels by 2 sites (30 images), 2 rounds of 1 epoch" in card
-    assert "statistics of their features (`mu`, `sigma` and `n`) did, from round 2 on" in card
+    assert "Images never left a site; statistics of their features (`mu`, `sigma` and `n`) did, in round 2." in card
     assert run.method.title == "FedMoCo" and run.method.card() in card
     assert "Updates are averaged by the number `rsa` that sites report; shared: all layers" in card
     last = described(encoder[1].out)["federation"]["last_round"]
@@ -195,6 +198,19 @@ def test_the_card_of_an_encoder_says_what_it_is(encoder):
     assert last["train_contrastive_accuracy"] == pytest.approx(sum(sent) / 2)
     assert f"contrastive accuracy {sum(sent) / 2:.1%}" in card and "finetune.yaml" in card and "linear.yaml" in card
     assert "AUROC" not in card and "| Site |" not in card and "checkpoint_tensors: ['^encoder" in card
+
+
+def test_the_card_says_that_statistics_were_exchanged_only_where_the_rounds_say_so(encoder):
+    """The study asks for an exchange from round 2 on; it is another matter whether any site sent something."""
+    run = read_finished(encoder[0])
+    silent = [{**line, "extras": {site: {"rsa": 0.5} for site in line["extras"]}} for line in run.rounds]
+    exporter = exporter_of(open_store(run).bundle, run.method)
+    weights = complete_weights(run, open_store(run), exporter, "last")
+    told = provenance(replace(run, rounds=silent), open_store(run), exporter, weights, "last", None)
+    assert told["exchange"] == {"names": ["mu", "sigma", "n"], "once": False, "rounds": []}
+    text = story(told, exporter)
+    assert "Images never left a site, and no values that the study asked for (`mu`, `sigma` and `n`) either." in text
+    assert "mean and covariance" not in text and "round 2" not in text.partition("This is")[0]
 
 
 def test_a_federation_fine_tunes_the_exported_encoder(encoder, tmp_path, monkeypatch):

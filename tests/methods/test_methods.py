@@ -104,6 +104,15 @@ def test_fedmoco_is_moco_with_its_two_additions():
     assert FedMoCo(exchange_from=None, adaptive=False).rule() == plain.rule()
 
 
+def test_an_exchange_after_the_last_round_is_refused():
+    def found(method, rounds):
+        return [text for key, text in method.contradictions({"rounds": rounds}) if key == "method"]
+
+    assert not found(FedMoCo(exchange_from=19), 20) and not found(FedMoCo(exchange_from=None), 1)
+    assert "'method.args.exchange_from' is 20" in found(FedMoCo(exchange_from=20), 20)[0]
+    assert "give at most 2, or null" in found(FedMoCo(), 3)[0]
+
+
 def test_roles_that_fit_and_roles_that_do_not():
     assert Consistency().misfits({"a": "supervised", "b": "unsupervised", "c": "evaluate"}) == []
     assert Linear().misfits({"a": "supervised"}) == []

@@ -124,6 +124,18 @@ def test_a_commented_study_of_every_method_becomes_a_job(load_script, package, t
     assert bool(sizes) == (size == "small"), "the bundle itself has the paper's size"
 
 
+@pytest.mark.parametrize(("size", "start"), [("small", 5), ("paper", 50)])
+def test_fedmoco_s_study_exchanges_statistics_within_its_rounds_or_is_refused(
+    load_script, package, tmp_path, capsys, size, start
+):
+    assert load_script("package_job").main(["--init", "fedmoco", "--size", size]) == 0
+    text = capsys.readouterr().out
+    assert package(text, tmp_path / "job")[0] == 0
+    assert read_job(tmp_path / "job").controller["exchange"]["from_round"] == start
+    code, said = package(text, tmp_path / "short", "rounds=3")
+    assert code == 2 and f"'method.args.exchange_from' is {start}" in said and "give at most 2" in said
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -65,7 +65,7 @@ def _change(federation: Mapping[str, Any], what: str) -> str:
     best = f", mean validation {score['label']} {reached:.3f}" if reached is not None else ""
     baked = f"; overlays baked in: {', '.join(federation['overlays'])}" if federation["overlays"] else ""
     done = federation["model_round"]
-    when = f"after round {done} of {federation['rounds']}" if done else "the starting model"
+    when = f"after round {done} of {federation['rounds_done']}" if done else "the starting model"
     when = f"mean of {len(rounds)} models, the last {when}" if (rounds := federation.get("mean_of")) else when
     return f"{what} the federated job {federation['job']}, {n} sites, {when}{best}{baked}"
 

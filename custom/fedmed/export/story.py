@@ -8,6 +8,7 @@ from fedmed.bundles.score import Score
 from fedmed.export.exporter import Exporter
 from fedmed.kinds.kind import Kind
 from fedmed.methods.lent_layers import ALL_SITES
+from fedmed.reports.notes import named_rounds
 from fedmed.reports.words import count, join, plain_delta, plain_number
 
 WEIGHTS = {
@@ -32,7 +33,9 @@ def story(fed: Mapping[str, Any], exporter: Exporter) -> str:
     kind, private, start, warm = exporter.kind, fed["private_tensors_of"], fed["model_round"], fed["warm_start_rounds"]
     amount, unit = (fed["steps"], "step") if "steps" in fed else (fed["epochs"], "epoch")
     length = f"{amount:g} {unit}{'s' * (amount != 1)}"  # epochs may be a fraction
-    trained = f"{_training(fed, kind)}, {count(fed['rounds'], 'round')} of {length} at each site"
+    done, planned = fed["rounds_done"], count(fed["rounds"], "round")
+    trained = f"{_training(fed, kind)}, {planned if done == fed['rounds'] else f'{done} of {planned}'} of {length} at "
+    trained, warm = f"{trained}each site", min(warm, done)
     trained += f", the first {warm} by the sites with {kind.card.labels} alone" if warm else ""
     settings = fed["aggregation"]
     rule = f"{_rule(settings)}; shared: {_plain(settings.get('sharing', 'full'))}; "
@@ -61,12 +64,15 @@ def _mean_of_sites(mean: Mapping[str, Any] | None) -> str:
 
 
 def _exchanged(exchange: Mapping[str, Any] | None) -> str:
+    """Whether values of them did leave, and when; the rounds are counted from 1."""
     if exchange is None:
         return ""
-    names = join([f"`{name}`" for name in exchange["names"]])
-    if "rounds" in exchange:
+    names, rounds = join([f"`{name}`" for name in exchange["names"]]), exchange["rounds"]
+    if not rounds:
+        return f", and no values that the study asked for ({names}) either"
+    if exchange["once"]:
         return f"; values of some of them ({names}) did, once, before training"
-    return f"; statistics of their features ({names}) did, from round {exchange['from_round'] + 1} on"
+    return f"; statistics of their features ({names}) did, in {named_rounds(rounds)}"
 
 
 def _training(fed: Mapping[str, Any], kind: Kind) -> str:

@@ -33,6 +33,7 @@ def provenance(
         "job": withheld(plan.job, plan.sites),
         "started": str(run.facts.get("started", ""))[:10],
         "rounds": plan.rounds,
+        "rounds_done": len({line["round"] for line in run.rounds}),
         **({"steps": plan.steps} if plan.epochs is None else {"epochs": plan.epochs}),
         "warm_start_rounds": plan.warm_start_rounds,
         "model": LAST_MODEL if best_round is None else which,
@@ -42,7 +43,7 @@ def provenance(
         f"validation_{score.name}": best,
         **({} if temperature is None else {"temperature": float(temperature.flatten()[0])}),
         **exporter.facts(run),
-        **({"exchange": dict(plan.exchange)} if plan.exchange else {}),
+        **_exchange(run),
         "base": {key: model[key] for key in ("bundle", "version", "digest")},
         "overlays": list(bundle.overlays),
         "overrides": dict(bundle.overrides),
@@ -71,6 +72,22 @@ def _mean(mean: KeptMean | None, numbers: Mapping[str, str]) -> dict[str, Any]:
         return {}
     shares = sorted((numbers.get(name, "another site"), share) for name, share in mean.weights.items())
     return {"private_tensors_mean": {"weighting": mean.weighting, "weights": dict(shares)}}
+
+
+def _exchange(run: FinishedRun) -> dict[str, Any]:
+    """Which values the sites told one another, and in which rounds, as the server's records have it: a study that asks
+    for an exchange does not say that there was one. {} where it asks for none.
+    """
+    plan = run.plan
+    if not plan.exchange:
+        return {}
+    names = list(plan.exchange["names"])
+    rounds = [line["round"] + 1 for line in run.rounds if _told(line, set(names))]
+    return {"exchange": {"names": names, "once": plan.told_once, "rounds": rounds}}
+
+
+def _told(line: Mapping[str, Any], names: set[str]) -> bool:
+    return bool(line.get("bytes_told")) or any(names & set(sent) for sent in (line.get("extras") or {}).values())
 
 
 def _used_labels(run: FinishedRun, site: str) -> bool:

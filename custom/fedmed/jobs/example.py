@@ -29,7 +29,7 @@ def example(name: str, size: Literal["small", "paper"] = "small", allowed: tuple
     """
     path = find(name, allowed)
     kind = method_class(path, allowed)
-    method = kind()
+    method = kind(**(kind.small_args if size == "small" else {}))
     args = method.spec()["args"]
     roles = list(method.roles())
     sites = {f"hospital_{letter}": role for letter, role in zip("abcdef", [roles[0], *roles], strict=False)}

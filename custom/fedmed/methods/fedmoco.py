@@ -1,5 +1,6 @@
 """Federated contrastive pre-training (FedMoCo, Dong and Voiculescu 2021, arXiv 2109.07504)."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ class FedMoCo(FedAvgMoCo):
     title: ClassVar[str] = "FedMoCo"
     source: ClassVar[str] = "Dong and Voiculescu 2021, arXiv 2109.07504"
     aggregator: ClassVar[str] = "fedmed.flare.aggregators.SelfAdaptiveAggregator"
+    small_args: ClassVar[Mapping[str, Any]] = {"exchange_from": 5}  # of 20 rounds, as the paper's 50 of 200
 
     exchange_from: int | None = 50
     adaptive: bool = True
@@ -61,6 +63,15 @@ class FedMoCo(FedAvgMoCo):
         start = self.exchange_from or 0
         return BesideModel(name, shape, BEFORE_TRAINING, direction, tells, when=FROM_A_ROUND, round=start)
 
+    def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """An exchange after the last round, which the study asks for and no site ever does."""
+        start, rounds = self.exchange_from, said["rounds"]
+        if start is not None and start >= rounds:
+            text = (
+                f"'method.args.exchange_from' is {start}, counted from 0, and 'rounds' is {rounds}: no site would ever "
+            )
+            yield "method", f"{text}get the others' statistics; give at most {rounds - 1}, or null for no exchange"
+
     def rule(self) -> dict[str, Any]:
         """The mean weighted by Eq. 7, a function of the change that each site reports."""
         if not self.adaptive:
@@ -73,15 +84,9 @@ class FedMoCo(FedAvgMoCo):
         return (*super().scalars(), Scalar("train_clamped_fraction", "clamped synthetic values", "share", "lower"))
 
     def card(self) -> str:
-        """How the model came about."""
+        """How the model came about; whether sites also exchanged statistics tell the rounds alone."""
         weighed = "how much training changed each site's similarities between images" if self.adaptive else "images"
-        text = f"Pre-training without labels (FedMoCo); updates are averaged by {weighed}"
-        if self.exchange_from is not None:
-            text += (
-                f"; from round {self.exchange_from + 1} on sites also sent one another mean and covariance of their "
-            )
-            text += "features"
-        return f"{text}."
+        return f"Pre-training without labels (FedMoCo); updates are averaged by {weighed}."
 
     def dry_run(self) -> tuple[str, ...]:
         """Who gets the statistics."""

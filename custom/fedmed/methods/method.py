@@ -22,6 +22,7 @@ class Method:
         aggregator: class path of FLARE's aggregator.
         example: values of a study that suit it, of its paper's size; ``scripts/package_job.py --init`` writes them.
         small: other values, with which a laptop ends in minutes.
+        small_args: of its own arguments those that go with them.
         frozen: sharing group whose layers nobody trains: sites keep what the job started with, and so does the server.
         summed: overlay with which a network's weights are the sum of parts; its ``summed`` gives the tensors of a plain
             network, and that is exported, without the overlay.
@@ -38,6 +39,7 @@ class Method:
     aggregator: ClassVar[str] = "fedmed.flare.aggregators.IterationWeightedAggregator"
     example: ClassVar[Mapping[str, Any]] = {}
     small: ClassVar[Mapping[str, Any]] = {}
+    small_args: ClassVar[Mapping[str, Any]] = {}
     frozen: ClassVar[str | None] = None
     summed: ClassVar[str | None] = None
     own_images: ClassVar[bool] = False
