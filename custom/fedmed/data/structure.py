@@ -66,13 +66,16 @@ class Structure(BaseModel):
 
     def amount(self, millilitres: float) -> str:
         """A volume in the structure's unit, with three digits and never with an exponent: ``6.02 l``, ``5,960 ml``."""
-        value = millilitres / MILLILITRES[self.unit]
-        text = f"{value:.3g}" if 1e-4 <= abs(value) < 999.5 else f"{float(f'{value:.3g}'):,.0f}"
-        return f"{text} {self.unit}"
+        return f"{three_digits(millilitres / MILLILITRES[self.unit])} {self.unit}"
 
     def facts(self) -> dict[str, Any]:
         """Plain values, without what is not said."""
         return {key: value for key, value in self.model_dump(exclude_none=True).items() if value}
+
+
+def three_digits(value: float) -> str:
+    """A number with three digits and never with an exponent: ``6.02``, ``0.053``, ``5,960``."""
+    return f"{value:.3g}" if 1e-4 <= abs(value) < 999.5 else f"{float(f'{value:.3g}'):,.0f}"
 
 
 def check_name(name: str) -> str:

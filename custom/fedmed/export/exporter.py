@@ -100,7 +100,8 @@ class Exporter:
         """What one does with the exported bundle, as lines for a terminal."""
         run = f"(cd {out} && python -m monai.bundle run --config_file configs/inference.yaml"
         served = [f"in MONAI Label:  scripts/label.sh /data/images {out}"] if self.kind.proposal else []
-        return [*served, f"on a folder of images:  {run} --dataset_dir /data/images --output_dir /data/results)"]
+        what = self.kind.card.inputs
+        return [*served, f"on a folder of {what}:  {run} --dataset_dir /data/{what} --output_dir /data/results)"]
 
 
 class SegmentationExporter(Exporter):

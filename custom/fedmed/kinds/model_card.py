@@ -14,6 +14,7 @@ class CardWords:
         sample: what a site counts of its training list, where that is something else, as frames of videos.
         unfit: what it must not be used for, and what it needs.
         output: what comes out; ``{names}`` stands for the names of the channels.
+        inputs: of what a folder is that the model is run on: ``images`` or ``videos``.
         numbered: whether those names stand with their values, as of a label map.
         trained: what sites with labels do, for the table of sites.
         task, values: of a model of other classes than its bundle's own: what it does, and what the values of its result
@@ -25,6 +26,7 @@ class CardWords:
     case: str
     unfit: str
     output: str
+    inputs: str = "images"
     numbered: bool = False
     trained: str = "trained with"
     sample: str = ""

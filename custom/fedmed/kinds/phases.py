@@ -42,6 +42,7 @@ class Phases(Kind):
         labels="tables of phases",
         case="video",
         sample="frame",
+        inputs="videos",
         unfit="operations of another course.\nEvery frame gets a phase, whatever it shows; somebody must look at the "
         "video.",
         output="a probability each: {names}",

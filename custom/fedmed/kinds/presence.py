@@ -40,6 +40,7 @@ class Presence(Kind):
         labels="tables of labels",
         case="video",
         sample="frame",
+        inputs="videos",
         unfit="labels that are none of its own.\nA probability is not an observation: somebody must look at the video.",
         output="a probability each, which do not sum to 1: {names}",
     )

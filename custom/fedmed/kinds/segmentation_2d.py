@@ -37,6 +37,7 @@ class Segmentation2D(Kind):
         labels="masks",
         case="video",
         sample="frame",
+        inputs="videos",
         unfit="measuring or steering anything where nobody has\nchecked the masks.",
         output="label map: {names}",
         numbered=True,

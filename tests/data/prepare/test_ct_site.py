@@ -14,7 +14,8 @@ import yaml
 from monai.transforms import Compose
 
 from fedmed.data.datalist import load_datalist
-from fedmed.data.prepare.ct_site import prepare_site
+from fedmed.data.prepare.case import Case
+from fedmed.data.prepare.ct_site import list_table, prepare_site
 from fedmed.data.prepare.mask_values import Foreground
 from fedmed.data.transforms.check import CheckCased
 from fedmed.data.transforms.load import LoadCased
@@ -93,6 +94,12 @@ def test_the_report_measures_every_case(folder, tmp_path):
     assert float(row["spacing_z_mm"]) == 2.0
 
 
+def test_a_large_mask_has_no_exponent_in_the_table():
+    cases = [Case("a", "a", Path("a"), Path("a"), mask_ml=6217.0, hu_min=-9.0, hu_max=9.0, spacing=(1, 1, 1))]
+    cases[0].lists = ["training"]
+    assert list_table(cases)[1][-1] == "6,220"
+
+
 def test_an_unlabelled_site_keeps_masks_for_testing_only(folder, tmp_path):
     prepare(folder, tmp_path / "site", role="unlabelled")
     datalist = json.loads((tmp_path / "site" / "datalist.json").read_text())
@@ -103,6 +110,7 @@ def test_an_unlabelled_site_keeps_masks_for_testing_only(folder, tmp_path):
 
 def test_scans_without_masks_make_an_unlabelled_site(folder, tmp_path):
     prepared = prepare(folder, tmp_path / "site", masks=None)
+    assert "None" not in (tmp_path / "site" / "prepare_report.md").read_text()
     datalist = json.loads((tmp_path / "site" / "datalist.json").read_text())
     assert {name: len(entries) for name, entries in datalist.items()} == {"unlabeled": 20}
     assert prepared.data_root == folder / "image"

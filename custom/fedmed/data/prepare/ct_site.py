@@ -16,6 +16,7 @@ from fedmed.data.prepare.pool import Track
 from fedmed.data.prepare.report import AXES, Prepared, Rows, listed, note_counts, refusals, require_used
 from fedmed.data.prepare.split import assign, divides
 from fedmed.data.prepare.write import write_site
+from fedmed.data.structure import three_digits
 from fedmed.errors import DataError
 
 REMEDY = "Say it with --patient-pattern"
@@ -173,6 +174,6 @@ def list_table(cases: Sequence[Case]) -> Rows:
         spacing = _range([slice_spacing(case) for case in members])
         values = _range([hu for case in members for hu in (case.hu_min, case.hu_max) if hu is not None])
         volumes = [case.mask_ml for case in members if case.mask_ml is not None and name != "unlabeled"]
-        median = f"{statistics.median(volumes):.3g}" if volumes else "–"
+        median = three_digits(statistics.median(volumes)) if volumes else "–"
         rows.append((name, str(len(members)), str(len(patients)), spacing, values, median))
     return rows

@@ -20,6 +20,7 @@ from fedmed.data.prepare.pool import Track
 from fedmed.data.prepare.report import Rows, listed
 from fedmed.data.prepare.split import assign
 from fedmed.data.prepare.write import entry, require_readable, write_datalist, write_files, write_site_yaml
+from fedmed.data.structure import three_digits
 from fedmed.errors import DataError
 from fedmed.files import close_tree, data_root
 
@@ -112,7 +113,7 @@ def numbers(sites: dict[str, list[Case]]) -> Rows:
             volume = statistics.median(case.mask_ml for case in members if case.mask_ml is not None)
             patients = len({case.patient for case in members})
             span = f"{min(spacings):g} … {max(spacings):g}"
-            rows.append((site, name, str(len(members)), str(patients), span, f"{volume:.3g}"))
+            rows.append((site, name, str(len(members)), str(patients), span, three_digits(volume)))
     return rows
 
 

@@ -102,7 +102,7 @@ def page(prepared: Prepared, title: str, settings: Mapping[str, object]) -> str:
     cells = [list(map(in_markdown, heading)), ["---"] * len(heading), *(list(map(in_markdown, row)) for row in body)]
     rows = [f"| {' | '.join(row)} |" for row in cells]
     lines = [f"# {in_markdown(title)}", "", *(f"**{in_markdown(text)}**\n" for text in prepared.first)]
-    lines += [*(f"- {name}: {as_code(value)}" for name, value in settings.items()), ""]
+    lines += [*(f"- {name}: {as_code(value)}" for name, value in settings.items() if value is not None), ""]
     lines += [f"{len(cases)} {prepared.what} found, {used} used, {refused} refused.", "", *rows, ""]
     for name, entries in prepared.sections.items():
         if entries:
