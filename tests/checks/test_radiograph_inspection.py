@@ -1,7 +1,6 @@
 """Radiographs are opened by the bundle's own reader; classes and what is exchanged are held against the job."""
 
 import csv
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from fedmed.data import image_size
 from fedmed.data.entry_forms import ImageWithClass
 from fedmed.data.prepare.pool import DIED
 from fedmed.data.synthetic.xray.image_files import Header, save
+from fedmed.data.trained_on import TrainedOn
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.kinds.classification import Classification
@@ -287,8 +287,8 @@ def test_values_that_the_sites_limits_keep_back(xray_site, pretraining):
 def test_a_round_of_epochs_is_as_long_as_the_sites_images(check, study):
     checked = check(study)
     checked.measured = Measured(batch=2, step_seconds=0.5, score_seconds=0.1)
-    assert round_steps(checked) == 2  # 2 epochs of half of 4 images, in batches of 2
-    assert round_seconds(checked) == pytest.approx(2 * 0.5 + 4 * 0.1)
+    assert round_steps(checked) == 3  # 2 epochs of 3 images, one of each class, in batches of 2
+    assert round_seconds(checked) == pytest.approx(3 * 0.5 + 4 * 0.1)
     checked.kind = Encoder()
     checked.work = PartInJob("pre", {"role": "unsupervised"}, epochs=1, chooses=False)
     checked.measured = Measured(batch=2, step_seconds=0.5, metadata_seconds=0.25)
@@ -311,14 +311,22 @@ def test_a_classifier_is_measured_on_a_case_of_each_class(xray_site, check, stud
     assert checked.measured.score_seconds > 0 and checked.demands.fraction == 0.5 and checked.ready
 
 
-@pytest.mark.parametrize(("fraction", "count"), [(0.03, 3), (0.001, 1)])
-def test_a_job_that_trains_on_a_part_of_the_labels_says_so(fraction, count):
-    def said(role, share, labelled):
-        return [*check_share(SimpleNamespace(role=role), BundleDemands(fraction=share), labelled)]
+def test_a_job_that_trains_on_a_part_of_the_labels_says_so():
+    (found,) = check_share(TrainedOn(3, 0, 3, 0, listed=88), BundleDemands(fraction=0.03))
+    assert "trains on 3 of 88 labelled images of 3 patients ('label_fraction' is 0.03)" in found.text
+    assert found.kind == "few_labels"
+    assert not [*check_share(TrainedOn(88, listed=88), BundleDemands()), *check_share(TrainedOn(), BundleDemands())]
 
-    (found,) = said("supervised", fraction, 88)
-    assert f"trains on about {count} of the 88 labelled images" in found.text and found.kind == "few_labels"
-    assert not said("unsupervised", fraction, 88) + said("supervised", 1.0, 88) + said("supervised", fraction, 0)
+
+def test_the_check_says_on_the_sites_own_screen_what_the_job_trains_on(check, study, pretraining, tmp_path, capsys):
+    """The study takes half of the labels; the page that leaves counts no patients."""
+    checked = check(study)
+    assert checked.trains_on == TrainedOn(3, 0, 3, 0, listed=4), "one of each class"
+    print_checked(checked, None, tmp_path / "page.html")
+    words = "rains on 3 of 4 labelled images of 3 patients"
+    assert words in capsys.readouterr().out and "patients" not in page(checked).partition("rains on")[2]
+    assert check(pretraining).trains_on.words == "8 unlabelled images of 8 patients"
+    assert check().trains_on == TrainedOn()
 
 
 def test_a_bundle_that_is_not_here_is_a_problem_of_the_training(check, study, change_study):

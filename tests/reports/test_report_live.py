@@ -77,6 +77,16 @@ def test_events_become_plain_lines_but_steps_do_not(folder):
     assert follower.poll() == []
 
 
+def test_what_a_site_trains_on_is_said(folder):
+    follower = Follower(folder, "job", ["a", "b"])
+    counts = {"labelled": 3, "unlabelled": 0, "labelled_patients": 3, "unlabelled_patients": 0, "listed": 88}
+    add(site_file(folder, "a"), event("start", steps=20), event("data", **counts, what="image"))
+    add(site_file(folder, "b"), event("data", **{**counts, "labelled": "\x1b[2J"}, what="image"))
+    text = "trains on 3 of 88 labelled images of 3 patients"
+    assert " ".join(follower.poll()[1].split()) == f"round 1/4 a {text}"
+    assert f"a {text}" in shown(follower.state, 2.0) and "\x1b" not in shown(follower.state, 2.0)
+
+
 def test_a_server_that_trains_is_shown_like_a_site(folder):
     follower = Follower(folder, "job", ["a"])
     follower.poll()

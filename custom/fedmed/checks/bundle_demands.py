@@ -9,6 +9,7 @@ from fedmed.bundles.network import parsed
 from fedmed.bundles.site_words import words_fault, words_needed
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_findings import SiteFinding
+from fedmed.data.trained_on import TrainedOn
 from fedmed.errors import BundleError, FedMedError
 from fedmed.federation.site_parser import own_words
 from fedmed.kinds.kind import Kind
@@ -26,7 +27,7 @@ class BundleDemands:
         size: pixels of the square that an image is fitted into, if it is.
         rate: frames a second that are taken of a video, if it is so.
         batch: cases in a batch.
-        fraction: share of the labelled images that the job uses.
+        fraction, fraction_seed: share of the labelled images that the job uses, and of the choice of them.
         least: images without which a site sends no statistics of them.
     """
 
@@ -36,6 +37,7 @@ class BundleDemands:
     size: int | None = None
     batch: int | None = None
     fraction: float = 1.0
+    fraction_seed: int = 0
     least: int | None = None
     rate: float | None = None
 
@@ -60,17 +62,17 @@ def read_demands(work: PartInJob | None, site: SiteConfig) -> tuple[BundleDemand
     names = tuple(map(str, classes)) if isinstance(classes, list) else None
     size, batch = (n if type(n := parser.get(key)) is int else None for key in ("image_size", "batch_size"))
     fraction = share if type(share := parser.get("label_fraction")) in (int, float) else 1.0
+    seed = said if type(said := parser.get("fraction_seed")) is int else 0
     rate = float(taken) if type(taken := parser.get("frame_rate")) in (int, float) else None
     found = [SiteFinding("training", "words", f"{site.source}: bundle '{bundle.name}': {fault}")] if fault else []
-    return BundleDemands(bundle, kind, names, size, batch, fraction, least, rate), found
+    return BundleDemands(bundle, kind, names, size, batch, fraction, seed, least, rate), found
 
 
-def check_share(work: PartInJob, demands: BundleDemands, labelled: int) -> Iterator[SiteFinding]:
-    """Say where a job trains on a part of the ``labelled`` images of the training list alone."""
-    if work.role == "supervised" and demands.fraction < 1 and labelled:
-        count = max(1, round(demands.fraction * labelled))
-        text = f"the job trains on about {count} of the {labelled} labelled images ('label_fraction' is "
-        text += f"{demands.fraction:g}); for all the study says overrides: {{supervised: {{label_fraction: 1}}}}"
+def check_share(trains_on: TrainedOn, demands: BundleDemands) -> Iterator[SiteFinding]:
+    """Say where a job trains on a part of the labelled images of the training list alone."""
+    if trains_on.labelled < trains_on.listed:
+        text = f"the job trains on {trains_on.words} ('label_fraction' is {demands.fraction:g}); "
+        text += "for all the study says overrides: {supervised: {label_fraction: 1}}"
         yield SiteFinding("training", "few_labels", text)
 
 

@@ -13,7 +13,13 @@ from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.server_connection import Connection
 from fedmed.checks.site_findings import SiteFinding, problems
 from fedmed.checks.work_sample import choose_sample
+from fedmed.data.classes import labelled_fraction
+from fedmed.data.datalist import HELD_OUT
+from fedmed.data.entry_forms import UNLABELED
+from fedmed.data.patient_ids import folded
 from fedmed.data.prepare.case import Case
+from fedmed.data.trained_on import TrainedOn
+from fedmed.jobs.plan import TRAINING_ROLES
 from fedmed.kinds.find_kind import made
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.segmentation_3d import Segmentation3D
@@ -62,6 +68,32 @@ class CheckedSite:
     def trained_on(self) -> int:
         """Images that the site's rounds read: usable, or at least listed."""
         return len({entry.image for entry in self._trained})
+
+    @property
+    def trains_on(self) -> TrainedOn:
+        """What the site's rounds read of its lists, with or without labels, and whose it is: for its own screen."""
+        if self.role not in TRAINING_ROLES:
+            return TrainedOn()
+        entries = [entry for entry in self.entries if entry not in self.cases or self.cases[entry].usable]
+        people = {str(e.image): None if e.patient is None else folded(e.patient) for e in entries}
+        what = entries[0].main if entries else "image"
+        labelled, unlabelled, held_out = (
+            {entry.image: entry for entry in entries if entry.list in lists}
+            for lists in (("training",), (UNLABELED,), HELD_OUT)
+        )
+        if self.role == "supervised":
+            return TrainedOn.of(self._chosen(list(labelled.values())), (), people, len(labelled), what)
+        if not (self.kind.labelled and self.kind.both_lists):  # one list, and no label is looked at
+            labelled, unlabelled = {}, {path: e for path, e in (unlabelled | labelled).items() if path not in held_out}
+        return TrainedOn.of(map(str, labelled), map(str, unlabelled), people, what=what)
+
+    def _chosen(self, entries: Sequence[Entry]) -> list[str]:
+        """The labelled images that the job takes, as training chooses them."""
+        if self.demands.fraction >= 1 or not all(entry.label for entry in entries):
+            return [str(entry.image) for entry in entries]
+        names = list(dict.fromkeys([*(self.demands.classes or ()), *sorted(str(entry.label) for entry in entries)]))
+        cases = [{"image": str(entry.image), "label": names.index(str(entry.label))} for entry in entries]
+        return [case["image"] for case in labelled_fraction(cases, self.demands.fraction, self.demands.fraction_seed)]
 
     @property
     def samples(self) -> int:

@@ -77,7 +77,8 @@ def round_steps(checked: CheckedSite) -> int | None:
     measured, work = checked.measured, checked.work
     if work is None or work.steps or not work.epochs or not measured or not measured.batch:
         return work.steps if work else None
-    share = checked.demands.fraction if checked.kind.labelled else 1.0
+    reads = checked.trains_on
+    share = reads.labelled / reads.listed if checked.kind.labelled and reads.listed else 1.0
     return math.ceil(work.epochs * share * checked.samples / measured.batch)
 
 

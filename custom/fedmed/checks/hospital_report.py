@@ -104,6 +104,8 @@ def print_checked(checked: CheckedSite, csv: Path | None, page: Path) -> None:
     for row in rows[1:]:
         table.add_row(*map(in_markup, row))
     console.print(table)
+    if (reads := checked.trains_on).labelled or reads.unlabelled:
+        console.print(f"Trains on {in_markup(reads.words)}", soft_wrap=True)  # here alone: it counts patients
     for name, facts in sections(checked):
         console.print(f"[bold]{in_markup(name)}[/bold]")
         for key, value in facts:

@@ -141,7 +141,7 @@ def _lists(checked: CheckedSite) -> Iterator[SiteFinding]:
 def _check_training(checked: CheckedSite, work: PartInJob, options: Options, show: Silent) -> None:
     if checked.demands.bundle is None or any(found.kind == "words" for found in checked.findings):
         return
-    checked.findings += check_share(work, checked.demands, checked.counts.get("training", 0))
+    checked.findings += check_share(checked.trains_on, checked.demands)
     checked.findings += check_exchange(work, checked.demands, checked.site, checked.trained_on)
     if not (sample := checked.sample):
         text = f"the role '{work.role}' has no usable case here to measure with; solve the problems of the data first"

@@ -17,6 +17,7 @@ from fedmed.bundles.contract import Use
 from fedmed.bundles.network import named_tensors, parsed, seed_everything
 from fedmed.data.datalist import case_names, check_words, list_entries
 from fedmed.data.patient_ids import check_patients
+from fedmed.data.trained_on import TrainedOn
 from fedmed.data.video.feature_store import encoder_digest
 from fedmed.engines.corrected_steps import Corrections
 from fedmed.engines.evaluation_files import write_patients
@@ -29,6 +30,7 @@ from fedmed.federation.own_best import OwnBest
 from fedmed.federation.progress import Progress, Stream
 from fedmed.federation.release import hand_out
 from fedmed.federation.site_parser import listed, mention_unused, site_parser, steps_facts
+from fedmed.federation.training_counts import count_trained
 from fedmed.jobs.plan import OPTIMIZER_STATES, ROLES
 from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.messages.answers import Answer, Extras, Release, Update
@@ -103,6 +105,7 @@ class Client:
         self.state = SiteState(self.folder, {**made_with, "optimizer_state": optimizer_state, **self.sharing})
         self.best = OwnBest(site.site, self.bundle, self.state)
         self.earlier = EarlierScores()
+        self.trains_on = TrainedOn()
         self.progress = Progress(site.site, self.folder, stream)
 
     @classmethod
@@ -146,6 +149,7 @@ class Client:
         if self.role == "supervised":
             mention_unused(self.site)
         model = self._open(task, epoch_length=task.steps, max_epochs=1)
+        self._say_what_it_trains_on(task, model)
         task = replace(task, steps=model.parser["epoch_length"] if task.epochs else task.steps)
         optimizer = model.optimizer(self.keep_optimizer)
         metrics = self._score(task, model) if task.validate else {}
@@ -161,6 +165,14 @@ class Client:
         self.progress.event("end", task, **metrics)
         n_samples = len(parsed(model.parser, "train#data")) if samples is None else samples
         return Update(self.site.site, task.round, difference, task.steps, n_samples, metrics, extras)
+
+    def _say_what_it_trains_on(self, task: Task, model: OpenedModel) -> None:
+        """In the site's log and progress, neither of which leaves it; again only if its lists have changed."""
+        counts = count_trained(model.parser, self.site, self.role)
+        if counts != self.trains_on:
+            self.trains_on = counts
+            log.info("%s trains on %s", self.site.site, counts.words)
+            self.progress.event("data", task, **counts.facts())
 
     def _iterate(
         self, task: Task, model: OpenedModel, engine: Mapping[str, Any]

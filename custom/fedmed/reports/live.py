@@ -10,6 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from fedmed.data.trained_on import TrainedOn
 from fedmed.methods.declarations import LOSS
 from fedmed.plain_text import in_markup
 from fedmed.reports.live_state import SCORE, SERVER, LiveSite, LiveState
@@ -77,6 +78,8 @@ def site_line(site: str, line: dict[str, Any], state: LiveState) -> str:
         return ""
     if event == "error":
         return f"{where} {task}: ERROR {error_text(line)}"
+    if event == "data" and (counts := TrainedOn.read(line)):
+        return f"{where} trains on {counts.words}"
     events = {"start": f"{task} starts", "validated": "received model", "end": f"{task} done"}
     numbers = [f"{headings[key]} {value:.4f}" for key, value in state.numbers(line).items()]
     return " ".join([where, events.get(str(event), f"{task} {event}"), *numbers])
@@ -101,7 +104,8 @@ def render(state: LiveState, now: float) -> RenderableType:
     notes += [Text(warning, style="bold yellow", overflow="fold") for warning in state.warnings[-3:]]
     errors = [Text(f"{name}: {site.error}", style="red") for name, site in state.sites.items() if site.error]
     then = [Text(state.then, style="dim")] if state.then else []
-    return Group(_head(state, now), *then, *best, Text(), _site_table(state), *notes, *errors)
+    data = [Text(f"{name} trains on {on.words}", style="dim") for name, s in state.sites.items() if (on := s.trains_on)]
+    return Group(_head(state, now), *then, *best, Text(), _site_table(state), *data, *notes, *errors)
 
 
 def _head(state: LiveState, now: float) -> Table:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median_high
 from typing import Any
 
+from fedmed.data.trained_on import TrainedOn
 from fedmed.methods.declarations import LOSS, Scalar
 from fedmed.reports.run import error_text, known_method, score_of
 from fedmed.reports.run_files import number
@@ -26,6 +27,7 @@ class LiveSite:
     numbers: dict[str, float] = field(default_factory=dict)
     busy: bool = False
     error: str = ""
+    trains_on: TrainedOn | None = None
 
 
 @dataclass
@@ -80,6 +82,8 @@ class LiveState:
             site.step, site.busy, site.error, site.steps = 0, True, "", int(line.get("steps") or 0)
         elif event == "step":
             site.step = int(line.get("step") or 0)
+        elif event == "data":
+            site.trains_on = TrainedOn.read(line)
         elif event == "end":
             site.step, site.busy = site.steps, False
         elif event == "error":

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from fedmed.methods.lent_layers import ALL_SITES
-from fedmed.reports.run_contents import Run
+from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import number
+from fedmed.reports.run_report import report_of
 from fedmed.reports.words import NOTHING, count, join, plain_delta, plain_number, size
 
 
@@ -20,6 +21,7 @@ def remarks(run: Run) -> list[str]:
     found = [
         note
         for note in (
+            training_note(run),
             *idle,
             resumed_note(run),
             *release_notes(run),
@@ -46,6 +48,27 @@ def contribution_note(run: Run) -> str:
             parts.append(f"{site.name} to {done or 'none'} of {count(of, 'round')}")
     text = f"Contributed to the model: {join(parts)}."
     return f"{text} It learnt from no labels, so this run is no success." if run.unlabelled else text
+
+
+def training_note(run: Run) -> str:
+    """What each site trained on: images and patients where its own files are here, else the number that it told of.
+
+    That one is of images, of videos of samples such as frames. Of patients the server is told nothing.
+    """
+    parts = [f"{site.name} on {found}" for site in run.sites if (found := _trained_on(run, site))]
+    return f"Trained: {'; '.join(parts)}." if parts else ""
+
+
+def _trained_on(run: Run, site: Site) -> str:
+    if site.trains_on:
+        return site.trains_on.words
+    sent = [line.sites[site.name].get("n_samples") for line in run.rounds if site.name in line.sites]
+    if not sent or site.role not in ("supervised", "unsupervised"):
+        return ""
+    if not (images := next((n for n in reversed(sent) if n), None)):
+        return "images whose number it does not tell"
+    which = "labelled " if site.role == "supervised" else ""
+    return count(int(images), f"{which}{'sample' if report_of(run).images == 'videos' else 'image'}")
 
 
 def number_notes(run: Run) -> list[str]:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from fedmed.bundles.score import DICE, Score
 from fedmed.data.structure import Structure
+from fedmed.data.trained_on import TrainedOn
 from fedmed.errors import FedMedError, JobError
 from fedmed.methods.find_method import method_of_run
 from fedmed.methods.method import Method
@@ -114,6 +115,8 @@ def _site(root: Path, name: str, facts: dict[str, Any], score: Score) -> Site:
     for line in read_lines(site.folder / "progress.jsonl"):
         if line.get("event") == "validated" and line.get("task") == "validate":
             site.closing_score = number(line.get("score", line.get(score.name)))  # the name: runs of an earlier FedMed
+        if line.get("event") == "data":
+            site.trains_on = TrainedOn.read(line)
         if line.get("event") == "error":
             site.errors.append(error_text(line))
     return site

@@ -9,6 +9,7 @@ import pandas as pd
 
 from fedmed.bundles.score import Score
 from fedmed.data.structure import Structure
+from fedmed.data.trained_on import TrainedOn
 from fedmed.methods.control_kinds import LEFT_OUT
 from fedmed.methods.declarations import USED_LABELS
 from fedmed.methods.method import Method
@@ -30,6 +31,7 @@ class Site:
         cases: the testing list's ``cases.csv``, as text, and whose each case is (``patient``); empty when private to
             the site.
         closing_score: validation score of the last aggregate, when the site was asked for it.
+        trains_on: what it trains on, where its own files are here; None else, for it tells nobody.
         errors: messages of the site's ``error`` events.
     """
 
@@ -39,6 +41,7 @@ class Site:
     folder: Path | None = None
     cases: pd.DataFrame = field(default_factory=pd.DataFrame)
     closing_score: float | None = None
+    trains_on: TrainedOn | None = None
     errors: list[str] = field(default_factory=list)
 
     def pictures(self, read: Callable[[Path, str], Any]) -> Iterator[Any]:

@@ -1,0 +1,68 @@
+"""What a site says that it trains on is what its rounds read, and the same that its check says."""
+
+import json
+
+import pytest
+import yaml
+
+from fedmed.bundles.bundle import Bundle
+from fedmed.checks.bundle_demands import BundleDemands
+from fedmed.checks.checked_site import CheckedSite
+from fedmed.checks.entries import read_entries
+from fedmed.data.synthetic import demo_site
+from fedmed.data.trained_on import TrainedOn
+from fedmed.federation.training_counts import count_trained
+from fedmed.kinds.find_kind import kind_of
+from fedmed.settings.site import load_file
+
+
+@pytest.fixture
+def counted(fedmed_home):
+    """Return a function: a demo site and a role in a job -> what is counted, the site and its check."""
+
+    def counted(demo, name, role, bundle, overlays, **overrides):
+        folder = demo_site(demo, name, fedmed_home)
+        (fedmed_home / "counted.yaml").write_text(yaml.safe_dump({"data_root": str(folder), "device": "cpu"}))
+        site = load_file(fedmed_home / "counted.yaml", name)
+        made = Bundle(bundle, overlays, overrides)
+        facts = {"dataset_dir": str(site.data_root), "datalist": str(site.datalist), "cache_dir": str(site.cache_dir)}
+        found = count_trained(made.parser(device="cpu", **facts), site, role)
+        kind, classes = kind_of(made), tuple(one.name for one in made.classes)
+        entries, _ = read_entries(site, kind.form(classes))
+        demands = BundleDemands(made, kind, classes, fraction=overrides.get("label_fraction", 1.0))
+        checked = CheckedSite(site, entries=entries, kind=kind, role=role, demands=demands)
+        return found, checked.trains_on, json.loads(site.datalist.read_text())
+
+    return counted
+
+
+VIDEOS, SMALL = ("lap_phases_tiny", "lap_harbor"), {"image_size": [24, 32], "frame_rate": 2.0}
+CXR = ("chest_xray_tiny", "cxr_metro")
+
+
+@pytest.mark.parametrize(
+    ("demo", "role", "bundle", "overlays", "overrides", "with_labels", "without"),
+    [
+        (("chest_ct_tiny", "ct_north"), "supervised", "covid_ct_segmentation", ["demo"], {}, ["training"], []),
+        (("chest_ct_tiny", "ct_east"), "unsupervised", "covid_ct_segmentation",
+         ["demo", "unlabelled", "consistency"], {}, ["training"], ["unlabeled"]),
+        (CXR, "supervised", "cxr_classification", ["demo", "finetune"], {}, ["training"], []),
+        (CXR, "unsupervised", "cxr_classification", ["demo", "pretrain"], {}, [], ["unlabeled", "training"]),
+        (VIDEOS, "supervised", "surgical_phase_classification", ["demo"], SMALL, ["training"], []),
+        (VIDEOS, "unsupervised", "surgical_phase_classification", ["demo", "cycle"], SMALL, [],
+         ["unlabeled", "training"]),
+    ],
+)  # fmt: skip
+def test_the_lists_of_a_role_are_counted(counted, demo, role, bundle, overlays, overrides, with_labels, without):
+    found, said, lists = counted(*demo, role, bundle, overlays, **overrides)
+    entries = [[entry for key in keys for entry in lists.get(key, [])] for keys in (with_labels, without)]
+    assert (found.labelled, found.unlabelled) == tuple(map(len, entries)) and found.labelled + found.unlabelled > 0
+    patients = tuple(len({entry["patient"] for entry in group}) for group in entries)
+    assert (found.labelled_patients, found.unlabelled_patients) == patients
+    assert said == found
+
+
+def test_a_part_of_the_labels_is_counted_as_it_is_chosen(counted):
+    found, said, lists = counted(*CXR, "supervised", "cxr_classification", ["demo", "finetune"], label_fraction=0.2)
+    assert 0 < found.labelled < found.listed == len(lists["training"]) and said == found
+    assert found.words.startswith(f"{found.labelled} of {found.listed} labelled images of ")
