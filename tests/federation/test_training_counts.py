@@ -10,7 +10,6 @@ from fedmed.checks.bundle_demands import BundleDemands
 from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.entries import read_entries
 from fedmed.data.synthetic import demo_site
-from fedmed.data.trained_on import TrainedOn
 from fedmed.federation.training_counts import count_trained
 from fedmed.kinds.find_kind import kind_of
 from fedmed.settings.site import load_file
@@ -66,3 +65,17 @@ def test_a_part_of_the_labels_is_counted_as_it_is_chosen(counted):
     found, said, lists = counted(*CXR, "supervised", "cxr_classification", ["demo", "finetune"], label_fraction=0.2)
     assert 0 < found.labelled < found.listed == len(lists["training"]) and said == found
     assert found.words.startswith(f"{found.labelled} of {found.listed} labelled images of ")
+
+
+def test_a_site_says_it_once_and_at_home_alone(finished_run):
+    """Three sites, two of which train; the server's own files have the number of images, and of no patient."""
+    told = {}
+    for path in sorted(finished_run.glob("*/simulate_job/fedmed/progress.jsonl")):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        told[path.parents[2].name] = [line for line in lines if line["event"] == "data"]
+    assert [len(told[site]) for site in ("ct_north", "ct_east", "ct_west")] == [1, 1, 0]
+    (line,), rounds = told["ct_north"], finished_run / "server/simulate_job/fedmed/rounds.jsonl"
+    sent = json.loads(rounds.read_text().splitlines()[0])["sites"]["ct_north"]
+    assert line["labelled"] == sent["n_samples"] and 0 < line["labelled_patients"] <= line["labelled"]
+    for path in (finished_run / "server").rglob("*"):
+        assert not path.is_file() or b"labelled_patients" not in path.read_bytes(), path

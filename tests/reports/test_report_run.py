@@ -3,6 +3,7 @@ import json
 import pytest
 
 from fedmed.errors import DataError, FedMedError, JobError
+from fedmed.reports.notes import remarks, training_note
 from fedmed.reports.run import read_run
 from fedmed.reports.slice_picture import read_slice
 
@@ -105,3 +106,19 @@ def test_errors_of_a_site_are_kept(fake_run):
     with (folder / "ct_south/simulate_job/fedmed/progress.jsonl").open("a") as file:
         file.write(json.dumps({"event": "error", "task": "train", "round": 1, "message": "no data"}) + "\n")
     assert read_run(folder).sites[1].errors == ["no data"]
+
+
+def test_the_report_says_what_each_site_trained_on(fake_run):
+    """With patients where the site's own file tells; else the images that the server was told of."""
+    folder = fake_run(rounds=1)
+    counts = {"labelled": 3, "unlabelled": 0, "labelled_patients": 2, "unlabelled_patients": 0, "listed": 88}
+    with (folder / "ct_north" / "simulate_job/fedmed/progress.jsonl").open("a") as file:
+        file.write(json.dumps({"event": "data", "task": "train", **counts, "what": "image"}) + "\n")
+    numbers = {"ct_north": {"n_samples": 3}, "ct_south": {"n_samples": 12}, "ct_east": {"n_samples": 0}}
+    (folder / SERVER / "rounds.jsonl").write_text(json.dumps({"round": 0, "sites": numbers}) + "\n")
+    run = read_run(folder)
+    assert training_note(run) == (
+        "Trained: ct_north on 3 of 88 labelled images of 2 patients; ct_south on 12 labelled images; "
+        "ct_east on images whose number it does not tell."
+    )
+    assert training_note(run) in remarks(run)
