@@ -243,7 +243,7 @@ def test_what_an_algorithm_does_not_change_is_the_methods():
             "needs the plain mean.*labelled_mean.LabelledMean'; use another method or rule, or leave 'algorithm' out",
         ),
         (
-            {"algorithm": "feddyn", "method": {"path": "fedmed.methods.fedmoco.FedMoCo"}},
+            {"algorithm": "feddyn", "method": {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 0}}},
             "needs the plain mean of the sites at the server, and the rule is one weighted by",
         ),
         (
@@ -267,7 +267,7 @@ def test_what_an_algorithm_does_not_change_is_the_methods():
             "line .*'band_strength' is 0; give a number above 0 and at most 1",
         ),
         (
-            {"algorithm": "feddg", "method": {"path": "fedmed.methods.fedmoco.FedMoCo"}},
+            {"algorithm": "feddg", "method": {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 0}}},
             "line .*FedDG and FedMoCo both exchange values before training; use one of them",
         ),
         ({"overlays": ["feddg"]}, "overlay 'feddg' alone lacks the server's part: write 'algorithm: feddg'"),

@@ -26,7 +26,7 @@ steps: 2
 warm_start:
   rounds: 1
 """
-FEDMOCO = {"path": "fedmed.methods.fedmoco.FedMoCo"}
+FEDMOCO = {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 1}}
 
 LINEAR = {"path": "fedmed.methods.linear.Linear"}
 
@@ -212,7 +212,7 @@ def test_classes_that_do_not_fit_the_kind_of_task(changes, message, tmp_path):
 def test_roles_that_do_not_fit_the_method():
     changes = {"method": FEDMOCO, "select": "last", "evaluate": False, "warm_start": {}}
     with pytest.raises(
-        JobError, match="study.yaml, line 5: 'sites': site 'a' has the role 'supervised', which FedMoCo does not"
+        JobError, match="study.yaml, line 7: 'sites': site 'a' has the role 'supervised', which FedMoCo does not"
     ):
         job(**changes)
     with pytest.raises(JobError, match="linear classification .* needs at least 1 site with the role 'supervised'"):
