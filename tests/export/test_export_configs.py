@@ -134,3 +134,18 @@ def test_what_an_export_writes_is_opened_as_a_given_bundle_is(name, tmp_path):
         opened = open_given(folder, tmp_path / "place" / folder.name)
         made = [ConfigParser.load_config_file(root / "configs" / "inference.yaml") for root in (folder, opened)]
         assert made[0] == made[1], overlays
+
+
+@pytest.mark.parametrize(
+    ("bundle", "what"),
+    [
+        ("surgical_phase_classification", "videos"),
+        ("surgical_tool_classification", "videos"),
+        ("instrument_segmentation", "videos"),
+        ("covid_ct_segmentation", "images"),
+        ("cxr_classification", "images"),
+    ],
+)
+def test_the_last_step_names_what_the_model_is_run_on(bundle, what):
+    line = exporter_of(Bundle(bundle), Method()).next_steps("out")[-1]
+    assert line.startswith(f"on a folder of {what}:") and f"--dataset_dir /data/{what} " in line

@@ -168,7 +168,10 @@ def test_a_stand_alone_training_of_it_starts_from_what_is_there(tmp_path):
 def test_an_encoder_is_a_bundle_that_training_with_labels_starts_from(encoder):
     workspace, made = encoder
     models = {path.name for path in (made.out / "models").iterdir()}
-    assert any("linear.yaml" in line for line in made.next_steps) and models == {"pretrained.pt", "encoder.ts"}
+    steps = " ".join(made.next_steps)
+    assert "['configs/train.yaml', 'configs/linear.yaml']" in steps and "finetune.yaml" in steps
+    assert "temporal" not in steps + card_of(made.out), "a bundle of radiographs has no such overlay"
+    assert models == {"pretrained.pt", "encoder.ts"}
     weights = torch.load(made.out / "models" / "pretrained.pt", weights_only=True)
     saved = next(workspace.glob("server/simulate_job/app_*/FL_global_model.pt"))
     kept = torch.load(saved, weights_only=True)["model"]

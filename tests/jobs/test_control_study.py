@@ -110,7 +110,8 @@ def test_a_long_name_stays_a_name_and_tells_the_kind(kind):
         (TEXT + "resume: {job: first}\n", "it continues the job 'first'"),
         (TEXT + "evaluate: false\n", "'evaluate' is false"),
         (
-            "name: moco\nbundle: cxr_moco_pretraining\nmethod: {path: fedmed.methods.fedmoco.FedMoCo, args: {exchange_from: 0}}\n"
+            "name: moco\nbundle: cxr_moco_pretraining\n"
+            "method: {path: fedmed.methods.fedmoco.FedMoCo, args: {exchange_from: 0}}\n"
             "sites: {a: unsupervised, b: unsupervised}\nrounds: 1\nsteps: 1\nselect: last\nevaluate: false\n",
             "no site has labels",
         ),

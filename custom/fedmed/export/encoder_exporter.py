@@ -97,16 +97,19 @@ class EncoderExporter(Exporter):
         return found
 
     @property
-    def continuations(self) -> dict[str, str]:
-        """Overlay -> title of the methods that train with labels from an encoder on."""
+    def continuations(self) -> dict[str, tuple[str, ...]]:
+        """Title of each method that trains with labels from an encoder on -> its overlays, all of which are here."""
         found = [kind() for kind in installed().values() if "checkpoint_tensors" in kind.example]
-        return {overlay: method.title for method in found for overlay in method.role("supervised").overlays}
+        overlays = {method.title: method.role("supervised").overlays for method in found}
+        there = {path.stem for path in (self.bundle.root / CONFIGS).iterdir()}
+        return {title: names for title, names in overlays.items() if names and there.issuperset(names)}
 
     def next_steps(self, out: Path) -> list[str]:
-        config = "\"['configs/train.yaml', 'configs/{}.yaml']\""
-        run = f"(cd {out} && python -m monai.bundle run --config_file {config} --dataset_dir /data/site)"
+        run = f'(cd {out} && python -m monai.bundle run --config_file "{{}}" --dataset_dir /data/site)'
+        files = {title: [f"{CONFIGS}/{name}.yaml" for name in ("train", *names)]
+                 for title, names in self.continuations.items()}  # fmt: skip
         return [
-            *(f"{title}, at one site:  {run.format(overlay)}" for overlay, title in self.continuations.items()),
+            *(f"{title}, at one site:  {run.format(names)}" for title, names in files.items()),
             f"in a federation:  {out.name} in $FEDMED_HOME/bundles, and in a study of scripts/package_job.py --init  "
             f"bundle: {out.name}, checkpoint: pretrained.pt, checkpoint_tensors: ['^encoder\\.']",
         ]

@@ -92,8 +92,8 @@ class Exporter:
         return f"Inference on {what}, before and after the export: {found}; {alone}."
 
     @property
-    def continuations(self) -> dict[str, str]:
-        """Overlay of the bundle -> title of a method that goes on from the weights with it."""
+    def continuations(self) -> dict[str, tuple[str, ...]]:
+        """Title of a method that goes on from the weights -> overlays of the bundle with which it does."""
         return {}
 
     def next_steps(self, out: Path) -> list[str]:

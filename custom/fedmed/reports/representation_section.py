@@ -92,7 +92,7 @@ def exchange_note(run: Run) -> str:
     begun = [line for line in run.rounds if line.index >= first]
     note = f"From round {first + 1} on, sites are asked for a summary of their features ({join(names)})"
     if not begun:
-        return f"{note}; the run has not come so far."
+        return f"{note}; the run {'has not come so far' if run.result is None else 'ended before that'}."
     sent = mean([line.extras_bytes for line in begun])
     if not sent:
         return f"{note}; none came."
