@@ -13,7 +13,22 @@ from PIL import Image
 from .errors import BundleInputError
 
 PICTURES = (".png", ".jpg", ".jpeg")
-VIDEOS = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".wmv")
+VIDEOS = (
+    ".mp4",
+    ".avi",
+    ".mov",
+    ".mkv",
+    ".m4v",
+    ".mpg",
+    ".mpeg",
+    ".mts",
+    ".m2ts",
+    ".ts",
+    ".vob",
+    ".wmv",
+    ".webm",
+    ".mxf",
+)
 
 
 def list_frames(folder: str | Path) -> list[str]:

@@ -1,7 +1,8 @@
 """Frames of a video at a rate, as training takes them. It needs PyAV, which nothing else of the bundle does."""
 
 import math
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from .errors import BundleInputError
 LARGEST = {"max_pixels": str(2**26)}  # of a frame, twice those of 8K: a header of some bytes can state any size
 SAME = 1e-6  # seconds: times that are nearer are one time
 NEARLY = 0.005  # of a rate: 29.97 for 30 is 0.1 %
+LONGEST_GAP = 3600.0  # seconds for which one frame may be shown
+PREVIEW = 16  # a stream of so many times fewer pixels than another is its preview
 SHORTFALL, FRAMES_SHORT = 0.5, 2  # seconds, mean frames, by which a video may end before the end that its file states
 
 
@@ -24,8 +27,9 @@ def frames_at(path: str | Path, rate: float) -> Iterator[tuple[float, Image.Imag
     A packet that cannot be decoded is left out; the frame before it is shown for longer.
 
     Raises:
-        BundleInputError: a rate that is not above 0, PyAV is missing, or no frame can be decoded; after the last frame,
-            where packets are damaged or the file ends before the end that it states.
+        BundleInputError: a rate that is not above 0, PyAV is missing, no frame can be decoded, a frame has no time, or
+            one is shown for more than an hour; after the last frame, where packets are damaged, times go back or the
+            file ends before the end that it states.
     """
     if not (isinstance(rate, int | float) and 0 < rate < math.inf):
         raise BundleInputError(
@@ -33,11 +37,8 @@ def frames_at(path: str | Path, rate: float) -> Iterator[tuple[float, Image.Imag
         )
     rate, slack = _grid(Path(path), rate)
     start, count, shown, damage = 0.0, 0, None, list[str]()
-    for frame in _decoded(Path(path), damage):
-        if shown is None:
-            start = frame.time
-        elif frame.time < shown.time:
-            continue
+    for frame in _in_order(Path(path), damage):
+        start = frame.time if shown is None else start
         while shown is not None and start + count / rate < frame.time - slack:
             yield count / rate, _upright(shown)
             count += 1
@@ -68,15 +69,41 @@ def _grid(path: Path, rate: float) -> tuple[float, float]:
     return own / steps, 0.5 / own
 
 
+def _in_order(path: Path, damage: list[str]) -> Iterator[Any]:
+    """The frames whose times go on. Those of files that were joined byte by byte begin again with each."""
+    last, start, back = None, 0.0, list[str]()
+    for frame in _decoded(path, damage):
+        if frame.time is None:
+            raise BundleInputError(
+                f"{path}: its frames have no times (frame rate absent), or its first have none; give it some: ffmpeg "
+                f"-r RATE -i {path.name} -c copy out.mp4"
+            )
+        start, last = (frame.time, frame.time) if last is None else (start, last)
+        step = f"from {last - start:.1f} to {frame.time - start:.1f} s"
+        if frame.time - last > LONGEST_GAP:
+            raise BundleInputError(
+                f"{path}: nothing new is shown {step}, more than an hour; its times are wrong: write it anew with "
+                "times, or cut it there"
+            )
+        if frame.time < last:
+            back.append(step)
+        else:
+            last = frame.time
+            yield frame
+    if back:
+        hint = f"if files were joined, write them anew: ffmpeg -i {path.name} -c copy out.mkv"
+        damage.append(f"its time goes back {back[0]}, so {len(back)} frames are left out; {hint}")
+
+
 def _decoded(path: Path, damage: list[str]) -> Iterator[Any]:
-    """All frames of PyAV that can be decoded and have a time; says in ``damage`` what is wrong with the file."""
+    """All frames of PyAV that can be decoded; says in ``damage`` what is wrong with the file."""
     with _opened(path) as (container, stream, failure):
         yield from _packets(container, stream, failure, damage)
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, Any, type[Exception]]]:
-    """PyAV's container of a video, its first stream of pictures, and what PyAV raises."""
+    """PyAV's container of a video, the stream of its recording, and what PyAV raises."""
     try:
         import av
     except ImportError as error:
@@ -86,11 +113,28 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any, type[Exception]]]:
         ) from error
     try:  # "file": the video may not lead FFmpeg to other machines
         with av.open(str(path.absolute()), options={"protocol_whitelist": "file", **LARGEST}) as container:
-            if not container.streams.video:
-                raise BundleInputError(f"{path} holds no picture; give a video")
-            yield container, container.streams.video[0], av.FFmpegError
+            stream = _recording(container.streams.video, av.stream.Disposition)
+            if stream is None:
+                raise BundleInputError(f"{path} holds no moving picture; give a video")
+            if stream.codec_context is None:
+                raise BundleInputError(f"{path}: this FFmpeg cannot decode it; convert it: ffmpeg -i IN out.mp4")
+            yield container, stream, av.FFmpegError
     except (av.FFmpegError, OSError) as error:
         raise BundleInputError(f"{path} is damaged or no video ({error}); copy it again") from error
+
+
+def _recording(streams: Iterable[Any], kinds: Any) -> Any:
+    """As in training no picture and no preview; of several the default, then the largest, then the first."""
+    pictures = kinds.attached_pic | kinds.timed_thumbnails | kinds.still_image
+    sizes = {one: _pixels(one) for one in streams if not one.disposition & pictures}
+    largest = max((size for size in sizes.values() if size < math.inf), default=0)
+    films = [one for one, size in sizes.items() if size * PREVIEW >= largest]
+    return max(films, key=lambda one: (bool(one.disposition & kinds.default), sizes[one]), default=None)
+
+
+def _pixels(stream: Any) -> float:
+    """Of a frame. One that cannot be decoded states none; it may be the recording, and is refused then."""
+    return stream.codec_context.width * stream.codec_context.height if stream.codec_context else math.inf
 
 
 def _packets(container: Any, stream: Any, failure: type[Exception], damage: list[str]) -> Iterator[Any]:
@@ -102,12 +146,14 @@ def _packets(container: Any, stream: Any, failure: type[Exception], damage: list
         for packet in container.demux(stream):
             if packet.pts is not None:
                 packets, end = packets + 1, max(end, (packet.pts + (packet.duration or 0)) * tick)
+            whole = not packet.is_corrupt
             try:
                 frames = packet.decode()
             except failure:
-                frames = []
+                frames, whole = [], False
+            if not whole or any(frame.is_corrupt for frame in frames):
                 bad.append((packet.pts or 0) * tick - begin)
-            yield from (frame for frame in frames if frame.time is not None)
+            yield from (frame for frame in frames if not frame.is_corrupt)
     except (failure, OSError) as error:  # the reading itself: nothing comes after it
         damage.append(f"reading stops after {packets} packets ({error})")
     if bad:
@@ -127,5 +173,15 @@ def _stated_end(container: Any, stream: Any) -> float | None:
 
 
 def _upright(frame: Any) -> Image.Image:
+    """The picture, turned and mirrored by the file's display matrix: x' = a x + c y, y' = b x + d y (ISO 14496-12)."""
     picture: Image.Image = frame.to_image()
-    return picture.rotate(frame.rotation, expand=True) if frame.rotation else picture
+    matrix = frame.side_data.get("DISPLAYMATRIX")
+    a, b, _, c, d = struct.unpack_from("=5i", matrix) if matrix else (1, 0, 0, 0, 1)
+    swapped = abs(b) > abs(a)
+    for wanted, how in (
+        (swapped, Image.Transpose.TRANSPOSE),
+        ((c if swapped else a) < 0, Image.Transpose.FLIP_LEFT_RIGHT),
+        ((b if swapped else d) < 0, Image.Transpose.FLIP_TOP_BOTTOM),
+    ):
+        picture = picture.transpose(how) if wanted else picture
+    return picture

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.frame_rules import Frame
+from fedmed.data.video.orientation import orientation
 from fedmed.data.video.source import Damage, ShownFrame, VideoSource
 from fedmed.data.video.stored_video import StoredVideo
 from fedmed.reports.palette import MARKS
@@ -95,7 +96,7 @@ def _shown_at(source: VideoSource, path: Path, times: Iterable[float]) -> Iterat
 def upright(shown: ShownFrame) -> tuple[int, int]:
     """Rows and columns of a frame as it is to be seen."""
     tall, wide = shown.picture.height, shown.picture.width
-    return (wide, tall) if round(shown.picture.rotation / 90) % 2 else (tall, wide)
+    return (wide, tall) if orientation(shown.picture).swapped else (tall, wide)
 
 
 def _mask(

@@ -11,7 +11,7 @@ from PIL import Image
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.masked_videos import MaskedVideos
 
-CODECS = {".avi": "mpeg4"}  # others: H.264
+CODECS = {".avi": "mpeg4", ".vob": "mpeg2video"}  # others: H.264
 
 
 def grey(number, height=24, width=32):
@@ -38,15 +38,41 @@ def write_video(tmp_path):
             stream.pix_fmt, stream.codec_context.gop_size = "yuv420p", gop
             stream.codec_context.max_b_frames, stream.codec_context.bit_rate = 0, 2_000_000
             stream.codec_context.thread_count = 1
-            stream.codec_context.time_base = Fraction(1, 1000)
+            if path.suffix != ".vob":  # MPEG-2 has the time base of its rate
+                stream.codec_context.time_base = Fraction(1, 1000)
             if rotation:
                 stream.set_display_rotation(rotation)
             for number, pixels in enumerate(frames):
                 picture = av.VideoFrame.from_ndarray(pixels, format="rgb24")
                 second = first + number / rate if seconds is None else seconds[number]
-                picture.pts, picture.time_base = round(second * 1000), Fraction(1, 1000)
+                tick = Fraction(1, rate) if path.suffix == ".vob" else Fraction(1, 1000)
+                picture.pts, picture.time_base = round(second / tick), tick
                 container.mux(stream.encode(picture))
             container.mux(stream.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def two_streams(tmp_path):
+    """Return a function that writes a film of two streams of grey frames, (brightness, height, width, disposition)."""
+
+    def write(name, *kinds):
+        path = tmp_path / name
+        with av.open(str(path), "w") as container:
+            streams = [container.add_stream("libx264", rate=5) for _ in kinds]
+            for stream, (_, height, width, disposition) in zip(streams, kinds, strict=True):
+                stream.height, stream.width, stream.pix_fmt = height, width, "yuv420p"
+                stream.disposition = disposition
+            for number in range(10):
+                for stream, (brightness, *_) in zip(streams, kinds, strict=True):
+                    grey = np.full((stream.height, stream.width, 3), brightness, np.uint8)
+                    picture = av.VideoFrame.from_ndarray(grey, format="rgb24")
+                    picture.pts, picture.time_base = number, Fraction(1, 5)
+                    container.mux(stream.encode(picture))
+            for stream in streams:
+                container.mux(stream.encode())
         return path
 
     return write

@@ -1,6 +1,7 @@
 """A video file is opened, and what its header says."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from fedmed.errors import DataError, first_line
 
 FRAME_PIXELS = 2**26  # of one frame, twice those of 8K; a decoder holds a dozen frames
 LONGEST = 48 * 3600.0  # seconds of a video
+PREVIEW = 16  # a stream of so many times fewer pixels than another is its preview
 # Formats of FFmpeg that are not recordings: text as a picture, lists of other files or addresses, single pictures.
 NOT_VIDEOS = {"tty", "hls", "concat", "dash", "sdp", "rtsp", "image2", "lavfi"}
 _LARGEST = {"max_pixels": str(FRAME_PIXELS)}  # the size may change midway
@@ -17,7 +19,7 @@ _LARGEST = {"max_pixels": str(FRAME_PIXELS)}  # the size may change midway
 
 @contextmanager
 def opened_video(path: Path) -> Iterator[tuple[Any, Any]]:
-    """The ``av`` container of a file and its first video stream, ready to be decoded.
+    """The ``av`` container of a file and the stream of its recording, ready to be decoded.
 
     Raises:
         DataError: the file cannot be opened, is something else than a video, or states frames of more than
@@ -78,17 +80,33 @@ def too_long(seconds: float) -> str:
 
 
 def _video_stream(path: Path, container: Any) -> Any:
-    covers = need_av().stream.Disposition.attached_pic  # of a piece of music
-    streams = [stream for stream in container.streams.video if not stream.disposition & covers]
-    if not streams:
+    stream = _recording(container.streams.video)
+    if stream is None:
         held = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
         raise DataError(
             f"{path}: has no video stream, only {held}; remove the entry, or copy it again if it is cut short"
         )
-    stream = streams[0]
     if stream.codec_context is None:
         raise DataError(f"{path}: this FFmpeg cannot decode its video; convert it: ffmpeg -i IN out.mp4")
     # Without "explode" the decoder paints over what it cannot read, and says nothing.
     stream.codec_context.options = {"err_detect": "explode", **_LARGEST}
     stream.thread_type, stream.codec_context.thread_count = "AUTO", THREADS
     return stream
+
+
+def _recording(streams: Iterable[Any]) -> Any:
+    """The stream that is the recording itself, no picture and no preview; None where there is none.
+
+    Of several the default, then the largest, then the first, which of two eyes or cameras is as players show it.
+    """
+    kinds = need_av().stream.Disposition
+    pictures = kinds.attached_pic | kinds.timed_thumbnails | kinds.still_image
+    sizes = {one: _pixels(one) for one in streams if not one.disposition & pictures}
+    largest = max((size for size in sizes.values() if size < math.inf), default=0)
+    films = [one for one, size in sizes.items() if size * PREVIEW >= largest]
+    return max(films, key=lambda one: (bool(one.disposition & kinds.default), sizes[one]), default=None)
+
+
+def _pixels(stream: Any) -> float:
+    """Of a frame. One that cannot be decoded states none; it may be the recording, and is refused then."""
+    return stream.codec_context.width * stream.codec_context.height if stream.codec_context else math.inf

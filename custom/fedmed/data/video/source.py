@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedmed.data.video.frame_rules import Frame
+from fedmed.data.video.orientation import orientation
 from fedmed.errors import DataError
 
 THREADS = 2  # of a decoder: more keep more frames in memory
@@ -97,12 +98,13 @@ class Scaler:
 
     def __call__(self, frame: Any, height: int, width: int) -> Frame:
         """(height, width, 3) uint8 RGB of an ``av.VideoFrame``."""
-        turns = round(frame.rotation / 90) % 4  # quarter turns against the clock
-        sides = (height, width) if turns % 2 else (width, height)
+        swapped, left_right, up_down = orientation(frame)
+        sides = (height, width) if swapped else (width, height)
         # One thread: PyAV otherwise starts one a core for each frame, which is slower at these sizes.
         small = self._reformatter.reformat(frame, *sides, format="rgb24", interpolation=self._how, threads=1)
         pixels = small.to_ndarray().astype(np.uint8, copy=False)
-        return np.rot90(pixels, turns) if turns else pixels
+        pixels = pixels.swapaxes(0, 1) if swapped else pixels
+        return pixels[:: -1 if up_down else 1, :: -1 if left_right else 1]
 
 
 def need_av() -> Any:

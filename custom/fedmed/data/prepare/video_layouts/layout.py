@@ -18,7 +18,22 @@ from fedmed.data.video.frame_masks import picture
 from fedmed.data.video.source import open_video
 from fedmed.errors import DataError
 
-MOVIES = {".mp4", ".avi", ".mov", ".mkv", ".m4v", ".mpg", ".mpeg", ".mts", ".m2ts", ".ts", ".wmv", ".webm", ".mxf"}
+MOVIES = {
+    ".mp4",
+    ".avi",
+    ".mov",
+    ".mkv",
+    ".m4v",
+    ".mpg",
+    ".mpeg",
+    ".mts",
+    ".m2ts",
+    ".ts",
+    ".vob",
+    ".wmv",
+    ".webm",
+    ".mxf",
+}
 PARTS = {0: 0, 1: 1, 2: 2, 3: 3}  # background, shaft, wrist, jaw or another working end
 PHASES = (*operation_names.PHASES, "gallbladder_extraction")  # the last is in no protocol of six phases
 Row = dict[str, Any]  # of a table: second, phase, tools
