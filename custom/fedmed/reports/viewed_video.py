@@ -1,6 +1,7 @@
 """A video with what is known of it and what a model says of it, read to be shown."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -8,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from fedmed.data.video.frame_masks import FrameMasks
-from fedmed.data.video.label_table import PHASE, SECOND, TimedLabels, read_label_table
+from fedmed.data.video.label_table import TimedLabels, read_label_table
 from fedmed.data.video.source import Damage, VideoSource, open_video
+from fedmed.data.video.table_times import PHASE, SECOND
 from fedmed.engines.mask_scores import SCORES
 from fedmed.engines.video_recorder import PROBABILITY, TRUTH
 from fedmed.errors import DataError
@@ -82,7 +84,7 @@ def read_viewed(
     shift = first.second if video.is_dir() else 0.0  # tables and masks of a folder count in its own time
     table = read_label_table(labels, None, None) if labels else None
     if table:
-        ribbons[KNOWN] = _truth(table, shift)
+        ribbons[KNOWN] = _truth(table, source, shift)
     if predictions:
         ribbons[CALLED] = read_predictions(predictions, table.phase_names if table else (), threshold, video, shift)
     true, found = (_files(folder, shift) for folder in (masks, called))
@@ -94,11 +96,15 @@ def _files(folder: Path | None, shift: float) -> dict[float, Path]:
     return {second - shift: file for second, file in FrameMasks(folder, ANY).files()} if folder else {}
 
 
-def _truth(table: TimedLabels, shift: float) -> Ribbon:
+def _truth(table: TimedLabels, source: VideoSource, shift: float) -> Ribbon:
     none = np.empty((len(table.seconds), 0))
     phases = none if table.phases is None else np.eye(len(table.phase_names))[table.phases]
     present = np.concatenate([phases, none if table.tools is None else table.tools], axis=1) > 0
-    return held(table.seconds - shift, present, (*table.phase_names, *table.tool_names), bridge=True)
+    ribbon = held(table.seconds - shift, present, (*table.phase_names, *table.tool_names), bridge=True)
+    if table.changes:  # the last row holds to the end of the video, as far as its header tells that
+        with suppress(DataError):
+            ribbon.ends[-1] = source.seconds() if table.end is None else table.end - shift
+    return ribbon
 
 
 def read_predictions(

@@ -19,9 +19,10 @@ from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.folder_source import SINGLES, TABLE
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.label_table import PHASE, SECOND, read_label_table
+from fedmed.data.video.label_table import read_label_table
 from fedmed.data.video.mask_rates import better_rate, used_masks
 from fedmed.data.video.stored_video import StoredVideo
+from fedmed.data.video.table_times import PHASE, TIMES
 from fedmed.errors import DataError
 
 LOOKED_AT = (72, 96)  # height and width at which a video is streamed
@@ -91,7 +92,7 @@ def prepare_video(
         if recording.masks:
             case.mask = _write_masks(recording, layout, place["masks"])
         header = rows[0] if rows else {}
-        own = layout.phases if PHASE in header else (), layout.tools if set(header) - {SECOND, PHASE} else ()
+        own = layout.phases if PHASE in header else (), layout.tools if set(header) - {*TIMES, PHASE} else ()
         phases, tools = (given or known for given, known in zip((wanted.phases, wanted.tools), own, strict=True))
         values = set(layout.mask_values.values())
         inspect_video(case, wanted.settings, phases, tools, values)
@@ -133,8 +134,9 @@ def inspect_video(
         case.columns = (*([] if table.phases is None else [PHASE]), *table.tool_names)
         held = {"phases": table.phases is not None, "tools": table.tools is not None}
         known = [name for name, there in held.items() if there]
-        case.rows, case.shown, case.lasting = len(table.seconds), table.shown(), table.lasting()
-        case.notes += filter(None, [odd_order(table)])
+        end = stored.start + case.seconds
+        case.rows, case.shown, case.lasting = len(table.seconds), table.shown(), table.lasting(end)
+        case.notes += filter(None, [odd_order(table), table.last_row(end)])
     if case.mask:
         masks = FrameMasks(case.mask, values)
         files = masks.files()
@@ -202,7 +204,10 @@ def _write_table(rows: list[Row], path: Path) -> Path:
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({**row, "second": f"{row['second']:.10g}"} for row in rows)
+        times = [
+            {name: "" if row[name] is None else f"{row[name]:.10g}" for name in TIMES if name in row} for row in rows
+        ]
+        writer.writerows({**row, **own} for row, own in zip(rows, times, strict=True))
     return path
 
 

@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from fedmed.data.tables import csv_errors, table_lines
 from fedmed.data.video.stored_video import StoredVideo
+from fedmed.data.video.table_times import LOOSE, PHASE, SECOND, TIMES, row_times
 from fedmed.errors import DataError
 
-SECOND, PHASE = "second", "phase"  # columns; every other one is a tool
 SAME = 1e-6  # seconds
 ODD_RATIO = 1.2  # of lengths: beyond it the table is rather of another rate than of another video
 
@@ -31,6 +31,8 @@ class TimedLabels:
         phases: (N,) int64, places in ``phase_names``; None where phases are not asked for.
         tools: (N, n) uint8, 0 or 1, columns as ``tool_names``; None where tools are not asked for.
         phase_names, tool_names: what the numbers mean.
+        changes: whether rows come where something changes, and not at a steady step.
+        end: when the last row ends; None where the table does not say.
     """
 
     path: Path
@@ -40,17 +42,32 @@ class TimedLabels:
     tools: NDArray[np.uint8] | None
     phase_names: tuple[str, ...]
     tool_names: tuple[str, ...]
+    changes: bool = False
+    end: float | None = None
 
     def shown(self) -> dict[str, int]:
         """Tool -> how many rows show it; empty where tools are not asked for."""
         return {} if self.tools is None else dict(zip(self.tool_names, self.tools.sum(axis=0).tolist(), strict=True))
 
-    def lasting(self) -> dict[str, int]:
-        """Phase -> how many rows are of it; empty where phases are not asked for."""
+    def lasting(self, end: float | None = None) -> dict[str, int]:
+        """Phase -> how many rows are of it, of rows at changes: how many seconds; empty where phases are not asked for.
+
+        Args:
+            end: of the video, until which the last row holds; without it that counts as a second.
+        """
         if self.phases is None:
             return {}
-        counts = np.bincount(self.phases, minlength=len(self.phase_names)).tolist()
+        ends = np.append(self.seconds[1:], max(self.seconds[-1], end or self.end or 0.0))
+        weights = np.maximum(1, ends - self.seconds) if self.changes else None
+        counts = np.bincount(self.phases, weights, minlength=len(self.phase_names)).round().astype(int).tolist()
         return dict(zip(self.phase_names, counts, strict=True))
+
+    def last_row(self, end: float) -> str:
+        """A sentence where nothing but the video's end, in seconds, ends the last of rows at changes, a long one."""
+        if not self.changes or self.end is not None or end - self.seconds[-1] < 1.5 * self.interval:
+            return ""
+        name = "" if self.phases is None else f", '{self.phase_names[self.phases[-1]]}',"
+        return f"a row for each start: the last{name} holds from {self.seconds[-1]:g} s to the end at {end:g} s"
 
     def phases_of(self, video: StoredVideo) -> NDArray[np.int64]:
         """(T,) the phase of each frame of the store, dropped or not; see :meth:`rows_of`."""
@@ -69,12 +86,14 @@ class TimedLabels:
 
         Raises:
             DataError: table and video begin or end apart by more than one interval (of rows or of frames, whichever is
-                longer), or frames lie where rows are missing.
+                longer; of rows at changes two seconds), or frames lie where rows are missing.
         """
         offset = video.start
         times, rate = video.times + offset, video.facts["rate"]
         self._compare_ends(video, offset, offset + float(video.facts["seconds"]), 1 / rate if rate else 0.0)
         rows = np.searchsorted(self.seconds, times + SAME, side="right") - 1
+        if self.changes:
+            return np.maximum(rows, 0)
         steps = np.append(np.diff(self.seconds), 0.0)
         missing = (
             (steps[rows] > 1.5 * self.interval) & (times - self.seconds[rows] > self.interval - SAME) & (rows >= 0)
@@ -90,14 +109,16 @@ class TimedLabels:
         return np.maximum(rows, 0)
 
     def _compare_ends(self, video: StoredVideo, start: float, end: float, frame: float) -> None:
-        allowed = max(self.interval, frame) + SAME
+        allowed = max(LOOSE if self.changes else self.interval, frame) + SAME
         first, last = float(self.seconds[0]), float(self.seconds[-1])
         if first - start > allowed:
             raise DataError(
                 f"{self.path}: line 2 is of {first:g} s, but {video.source} begins at {start:g} s; add the rows before"
             )
-        closes = last + self.interval
-        if abs(closes - end) <= allowed:
+        closes, told = last + self.interval, f"is of {last:g} s"
+        if self.changes:
+            closes, told = (last, told) if self.end is None else (self.end, f"ends at {self.end:g} s")
+        if abs(closes - end) <= allowed or (self.changes and self.end is None and last < end):
             return
         ratio = (closes - start) / max(end - start, SAME)
         shown = f"{ratio:.3g}" if ratio > 1 else f"1/{1 / max(ratio, SAME):.3g}"
@@ -105,7 +126,7 @@ class TimedLabels:
         hint = "" if 1 / ODD_RATIO < ratio < ODD_RATIO else hint
         raise DataError(
             f"{self.path}: is {'longer' if closes > end else 'shorter'} than its video: line {len(self.seconds) + 1} "
-            f"is of {last:g} s, and {video.source} ends at {end:g} s{hint}; use the table of this video, in seconds"
+            f"{told}, and {video.source} ends at {end:g} s{hint}; use the table of this video, in seconds"
         )
 
 
@@ -113,6 +134,9 @@ def read_label_table(
     path: Path | str, phases: Sequence[str] | None = (), tools: Sequence[str] | None = ()
 ) -> TimedLabels:
     """Read a CSV with the columns ``second``, ``phase`` (a name) and one of 0 and 1 for each tool.
+
+    Rows hold until the next. Times are seconds, mm:ss or h:mm:ss; ``start`` and perhaps ``end`` may stand for
+    ``second``, see :func:`fedmed.data.video.table_times.row_times`.
 
     Args:
         path: the file.
@@ -125,10 +149,11 @@ def read_label_table(
     """
     path = Path(path)
     header, rows = _lines(path)
-    columns = [name for name in header if name not in (SECOND, PHASE)]
+    columns = [name for name in header if name not in (*TIMES, PHASE)]
     wanted = columns if tools is None else list(tools)
     _check_columns(path, header, phases, wanted, columns if tools else wanted)
-    seconds = np.array(list(_seconds(path, rows)))
+    times = row_times(path, header, rows)
+    seconds = np.array(times.seconds)
     used = list(dict.fromkeys(row[PHASE] for row in rows)) if phases is None and PHASE in header else list(phases or ())
     return TimedLabels(
         path,
@@ -140,6 +165,8 @@ def read_label_table(
         np.array([_present(path, line, row, wanted) for line, row in enumerate(rows, 2)], np.uint8) if wanted else None,
         tuple(used),
         tuple(wanted),
+        times.changes,
+        times.end,
     )
 
 
@@ -157,7 +184,7 @@ def _lines(path: Path) -> tuple[list[str], list[dict[str, str]]]:
         raise DataError(f"{path}: the table of labels cannot be read ({error}); write it as CSV in UTF-8") from error
     with csv_errors(path):
         lines = list(csv.reader(text, delimiter=max(",;\t", key=text[0].count) if text else ","))
-    header = [name.strip() for name in lines[0]] if lines else []
+    header = [_column(name) for name in lines[0]] if lines else []
     if len(lines) < 2:
         raise DataError(
             f"{path}: has no rows of labels; write a heading such as {SECOND},{PHASE},grasper and one row a second"
@@ -170,30 +197,22 @@ def _lines(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     return header, [{name: cell.strip() for name, cell in zip(header, cells, strict=True)} for cells in lines[1:]]
 
 
+def _column(name: str) -> str:
+    """As it is written, but for capitals of those that are no tools."""
+    name = name.strip()
+    return name.lower() if name.lower() in (*TIMES, PHASE) else name
+
+
 def _check_columns(
     path: Path, header: Sequence[str], phases: Sequence[str] | None, tools: Sequence[str], columns: Sequence[str]
 ) -> None:
-    needed = [SECOND, *([PHASE] if phases else []), *tools]
+    needed = [*([PHASE] if phases else []), *tools]
     for name in columns:
         if name not in tools:
             raise DataError(f"{path}: line 1: {unknown('tool', name, tools)}")
     for name in needed:
         if name not in header:
             raise DataError(f"{path}: line 1: the column '{name}' is missing; it has {', '.join(header)}")
-
-
-def _seconds(path: Path, rows: Sequence[Mapping[str, str]]) -> Iterator[float]:
-    last = -math.inf
-    for line, row in enumerate(rows, 2):
-        second = _number(row[SECOND])
-        if not math.isfinite(second) or second < 0:
-            raise DataError(f"{path}: line {line}: second is {row[SECOND]!r}; write a number of seconds, 0 or more")
-        if second <= last:
-            raise DataError(
-                f"{path}: line {line}: the time goes from {last:g} s to {second:g} s; put the rows in order"
-            )
-        last = second
-        yield second
 
 
 def _phase(path: Path, line: int, name: str, known: Sequence[str]) -> int:

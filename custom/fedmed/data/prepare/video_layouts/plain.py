@@ -11,6 +11,7 @@ from fedmed.data.tables import csv_errors, table_lines
 from fedmed.data.video.folder_source import SINGLES, TABLE
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.label_table import read_label_table
+from fedmed.data.video.table_times import END, SECOND
 from fedmed.errors import DataError
 
 INDEX = "videos.csv"
@@ -41,7 +42,9 @@ class Plain(Layout):
     def rows(self, recording: Recording) -> list[Row]:
         path = recording.labels[0]
         table = read_label_table(path, None, None)
-        rows: list[Row] = [{"second": second} for second in table.seconds.tolist()]
+        rows: list[Row] = [{SECOND: second} for second in table.seconds.tolist()]
+        for row, end in zip(rows if table.changes else (), [*table.seconds[1:].tolist(), table.end], strict=False):
+            row[END] = end  # None: that of the video
         for place, row in enumerate(rows):
             row |= {} if table.phases is None else {"phase": table.phase_names[table.phases[place]]}
             row |= {} if table.tools is None else dict(zip(table.tool_names, table.tools[place].tolist(), strict=True))
