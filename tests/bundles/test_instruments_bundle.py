@@ -103,11 +103,20 @@ def test_network_in_and_out(names):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("overlays", [(), ("demo",), ("demo", "single_frame"), ("no_selection",), ("prompt_only",)])
+SAME = [(), ("demo",), ("demo", "single_frame"), ("no_selection",), ("prompt_only",), ("no_pre_norm",)]
+
+
+@pytest.mark.parametrize("overlays", SAME)
 def test_training_and_inference_have_the_same_network(overlays):
     ours, theirs = parse("train", *overlays), parse("inference", *overlays)
     keys = ("classes", "image_size", "frames", "frame_interval", "indicator", "indicator_width", "network_def")
     assert all(ours[key] == theirs[key] for key in keys)
+
+
+def test_attention_as_eq_4_is_printed_has_no_layer_norm(networks):
+    ours, printed = networks(), networks("no_pre_norm")
+    assert {name for name in ours.state_dict() if name.startswith("temporal.norm")}
+    assert set(ours.state_dict()) - set(printed.state_dict()) == {"temporal.norm.weight", "temporal.norm.bias"}
 
 
 @pytest.mark.parametrize(("overlays", "size", "level"), [((), None, 3), (("demo",), None, 1), ((), [96, 128], 1)])

@@ -42,6 +42,15 @@ def test_a_class_that_no_pixel_has_adds_a_constant(dtype):
     assert loss.item() == pytest.approx((plain + 0.3 * sum(parts) / 3).item(), rel=1e-5)
 
 
+def test_dice_of_each_frame_by_itself():
+    """Two frames of one class each: together both classes are there, in a frame alone one of them is missing."""
+    logits = torch.zeros(2, 2, 1, 2)
+    truth = torch.tensor([[[0, 0]], [[1, 1]]])
+    together, alone = (CrossEntropyDice(1.0, batch)(logits, truth) - 0.6931472 for batch in (True, False))
+    assert together.item() == pytest.approx(1 - 2 * 1 / (2 + 2), abs=1e-6)
+    assert alone.item() == pytest.approx((1 - 2 * 1 / (2 + 1) + 1) / 2, abs=1e-6), "1/3 where it is, 1 where it is not"
+
+
 def test_what_is_refused():
     logits, truth = case()
     with pytest.raises(FedMedError, match="dice_weight"):

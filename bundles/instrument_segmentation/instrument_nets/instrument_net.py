@@ -33,7 +33,7 @@ class InstrumentNet(nn.Module):
         rsc_level: the stage whose map passes time and selection; None = see :func:`instrument_nets.levels.level_for`.
         size: (H, W) of the frames to come, for that; None = frames large enough for the deepest stage.
         temporal_heads: None = as many as that stage has.
-        window, regions, pools, cffm_block: of :class:`TemporalAttention`; a region and a pool for each frame.
+        window, regions, pools, cffm_block, pre_norm: of :class:`TemporalAttention`; a region and a pool for each frame.
         pyramid, segmentation, groups, dropout: of :class:`PyramidDecoder`.
 
     Attributes:
@@ -63,6 +63,7 @@ class InstrumentNet(nn.Module):
         regions: Sequence[int] = (49, 20, 6, 7),
         pools: Sequence[int] = (7, 4, 2, 1),
         cffm_block: bool = False,
+        pre_norm: bool = True,
         pyramid: int = 256,
         segmentation: int = 128,
         groups: int = 32,
@@ -78,7 +79,7 @@ class InstrumentNet(nn.Module):
         self.encoder = PvtEncoder(dims, depths, heads, reductions, expansions)
         width, level_heads = dims[self.level], heads[self.level]
         self.temporal = (
-            TemporalAttention(width, temporal_heads or level_heads, window, regions, pools, cffm_block)
+            TemporalAttention(width, temporal_heads or level_heads, window, regions, pools, cffm_block, pre_norm)
             if temporal
             else None
         )

@@ -25,7 +25,7 @@ class TemporalAttention(nn.Module):
         regions: r, pixels of the side of what a window sees in each frame, the oldest first.
         pools: p, pixels of the side of a token's block in each frame; they divide the regions.
         cffm_block: use the predecessor's whole block: a projection after attention, then a feed-forward part.
-        pre_norm: put LayerNorm before attention.
+        pre_norm: put LayerNorm before attention, as the predecessor does; Eq. 4 has none. Its block always does.
 
     Attributes:
         reaches: r / p of each frame, tokens that a window sees along an axis.
