@@ -220,12 +220,14 @@ def simulate_both(job: Path, workspace: Path, options: Options, scratch: Path) -
     Raises:
         FedMedError: one of them cannot be started; before the first of them begins, wherever that can be known.
     """
-    from fedmed.checks.control_check import is_done, write_control
+    from fedmed.checks.control_check import is_done, unmeasured, write_control
     from fedmed.reports.control_run import CONTROL
 
     control, place = write_control(job, scratch / CONTROL, options.control), workspace / CONTROL
     if options.resume:
         check_workspace(place, control)
+    if missing := unmeasured(job):
+        print(f"note: {missing}.", file=sys.stderr)
     then = "Its control follows, and takes about as long."
     if options.resume and is_done(job, workspace):
         print(f"{job.name}: the run in {workspace} is done; its control is next")

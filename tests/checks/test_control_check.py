@@ -1,12 +1,13 @@
 """The control of a job is written and checked before anything runs; what is in its way is said then."""
 
 import json
+import re
 import shutil
 
 import pytest
 import yaml
 
-from fedmed.checks.control_check import is_done, write_control
+from fedmed.checks.control_check import is_done, unmeasured, write_control
 from fedmed.errors import JobError
 from fedmed.jobs.job_folder import read_job
 from fedmed.settings.site import load_site
@@ -42,6 +43,15 @@ def test_a_site_that_can_neither_train_nor_be_scored_is_not_asked(tiny_job, tmp_
     without_test_list("ct_east")
     folder = write_control(tiny_job(sites=THREE), tmp_path / "scratch")
     assert read_job(folder).study.sites == {"ct_north": "supervised", "ct_west": "evaluate"}
+
+
+def test_a_site_of_whose_gain_nothing_can_be_said_is_named(tiny_job, without_test_list):
+    job = tiny_job(sites={**THREE, "ct_south": "unsupervised"})
+    assert unmeasured(job) == ""
+    without_test_list("ct_east", "ct_west")  # ct_west trains with nobody, so nobody asks what it gains
+    assert re.match(r"ct_east has no list 'testing', .* what it gains .* '--split 0 0 1'$", unmeasured(job))
+    without_test_list("ct_south")
+    assert unmeasured(job).startswith("ct_east and ct_south have no list 'testing'")
 
 
 def test_without_any_test_list_there_is_nothing_to_compare(tiny_job, tmp_path, without_test_list):

@@ -388,6 +388,14 @@ def test_sites_may_take_part_in_the_control_and_learn_nothing(script, runs, stan
     assert "not allowed with argument" in capsys.readouterr().err
 
 
+def test_what_two_runs_cannot_tell_is_said_before_the_first(script, runs, stand_in, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("fedmed.checks.control_check.unmeasured", lambda job: "ct_east has no list 'testing'")
+    stand_in("sys.exit('ERROR: x - ERROR - no space left')\n")
+    assert script.main(line(runs, tmp_path / "ws")) == 1
+    said = capsys.readouterr().err
+    assert said.index("note: ct_east has no list 'testing'.") < said.index("no space left")
+
+
 @pytest.mark.usefixtures("no_pictures")
 def test_a_control_that_fails_leaves_the_report_and_resume_makes_it(script, runs, stand_in, tmp_path, capsys):
     again = tmp_path / "again"

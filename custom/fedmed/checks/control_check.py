@@ -13,6 +13,7 @@ from fedmed.recovery.interrupted_workspace import records
 from fedmed.recovery.server_state import RESULT
 from fedmed.reports.control_run import CONTROL, differences
 from fedmed.reports.run import read_run
+from fedmed.reports.words import join
 from fedmed.settings.server import load_server
 from fedmed.settings.site import load_site
 
@@ -30,8 +31,7 @@ def write_control(job: Path, scratch: Path, kind: str = LEFT_OUT) -> Path:
             list, or a site whose folder the control needs; or the control could not begin.
     """
     read = read_job(job, load_server().allowed_classes)
-    scored = {site for site in read.clients if list_entries(load_site(site).datalist, "testing")}
-    if not scored:
+    if not (scored := _scored(read)):
         raise JobError(f"{read.name} has no control: no site has a list 'testing', which both runs would score")
     if CONTROL in read.clients:
         raise JobError(f"{read.name} has no control: its folder would be that of the site '{CONTROL}'; rename the site")
@@ -42,6 +42,27 @@ def write_control(job: Path, scratch: Path, kind: str = LEFT_OUT) -> Path:
     except FedMedError as error:
         raise JobError(f"{read.name} has no control that could run: {error}") from error
     return folder
+
+
+def unmeasured(job: Path) -> str:
+    """Of which sites without labels no control can say what they gain, in words; empty where there are none.
+
+    Raises:
+        JobError: as :func:`write_control`.
+    """
+    read = read_job(job, load_server().allowed_classes)
+    if not (missing := sorted(set(read.study.of_role("unsupervised")) - _scored(read))):
+        return ""
+    have, gain = ("has", "it gains") if len(missing) == 1 else ("have", "they gain")
+    return (
+        f"{join(missing)} {have} no list 'testing', so neither run is scored there, and what {gain} stays unknown. "
+        "Labels of a few cases, used for this test alone, would tell: prepare the site with them and '--split 0 0 1'"
+    )
+
+
+def _scored(read: Job) -> set[str]:
+    """The sites that have a test list."""
+    return {site for site in read.clients if list_entries(load_site(site).datalist, "testing")}
 
 
 def is_done(job: Path, workspace: Path) -> bool:
