@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import shutil
+from html import unescape
 
 import numpy as np
 import pandas as pd
@@ -153,6 +154,29 @@ def test_sentences_name_the_score(folder):
     run = read_run(folder)
     assert "mean test AUROC of 0.81 at the 2 labelled sites (120 cases) and 0.74 at the" in report_of(run).summary(run)
     assert ("validation AUROC", f"{run.result['best_score']:.3f}") in report_of(run).facts(run)
+
+
+def test_one_class_called_everywhere_is_told_with_its_base_rate(folder, tmp_path):
+    """And an AUROC whose interval holds that of guessing; at the site where both are so."""
+    copy = shutil.copytree(folder, tmp_path / "run")
+    site, result = copy / "cxr_rural" / JOB / "evaluation/cases.csv", copy / "server" / JOB / "result.json"
+    cases = pd.read_csv(site, dtype=str).assign(
+        p_normal="0.900000", p_consolidation="0.060000", p_interstitial="0.040000"
+    )
+    cases.to_csv(site, index=False)
+    told = json.loads(result.read_text())
+    told["test"]["cxr_rural"] |= {"auroc": 0.5, "auroc_low": 0.41, "auroc_high": 0.58}
+    result.write_text(json.dumps(told))
+    run = read_run(copy)
+    assert report_of(run).findings(run) == [
+        "cxr_rural: the model calls all 60 images 'normal'. 20 of them are (33 %): the accuracy is that of "
+        "a model that looks at no image.",
+        "The 95 % interval of the AUROC holds 0.5, which guessing gives: cxr_rural 0.410–0.580.",
+    ]
+    for text in (unescape(page(run)), " ".join(shown(report_of(run).table(run)).split())):
+        assert "calls all 60 images 'normal'" in text and "holds 0.5, which guessing gives" in text
+    whole = read_run(folder)
+    assert report_of(whole).findings(whole) == []
 
 
 def test_roc_points_take_ties_together():

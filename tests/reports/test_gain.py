@@ -130,8 +130,21 @@ def test_a_loss_too_small_for_three_digits_is_told_as_small(pair):
 
 def test_an_interval_that_contains_nothing_new_is_said_so(pair):
     score(pair, "ct_east", [value + sign * 0.1 for value, sign in zip(WITHOUT, [1, -1, 1, -1, 1, -1], strict=True)])
-    assert gain(pair, "ct_east").verdict == "no difference detected"
-    assert headline(read_with_control(pair)).endswith("No difference was detected.")
+    found = gain(pair, "ct_east")
+    assert (found.verdict, found.sought) == ("too few patients to tell", 0.01) and found.needed > 600
+    assert headline(read_with_control(pair)).endswith(
+        f"6 patients cannot tell; about {found.needed:,} would show a difference of 0.01, at this spread."
+    )
+    assert f"<td>too few patients to tell (about {found.needed:,} would)</td>" in page(read_with_control(pair))
+
+
+def test_no_difference_is_said_only_of_patients_who_would_have_shown_one():
+    few = Gain("a", "no labels", 0.53, 0.5, -0.034, 0.094, 5, 5)
+    assert few.needed == 24, "s = 0.064 √5 / 2.776 = 0.0516, (2.8 s / 0.03)² = 23.2"
+    assert (few.verdict, few.finding) == ("too few patients to tell", "too few patients to tell (about 24 would)")
+    many = Gain("a", "no labels", 0.504, 0.5, -0.002, 0.010, 99, 99)
+    assert (many.needed, many.verdict, many.finding) == (72, "no difference detected", "no difference detected")
+    assert Gain("a", "no labels", 0.5, 0.5, 0.0, 0.0, 5, 5).verdict == "no difference detected", "without any spread"
 
 
 def test_one_case_has_no_interval(pair):

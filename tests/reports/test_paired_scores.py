@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm, t
 
-from fedmed.reports.paired_scores import interval, paired_scores
+from fedmed.reports.paired_scores import interval, paired_scores, patients_to_tell
 
 
 def table(scores, patients=None, **columns):
@@ -45,6 +45,12 @@ def test_a_case_whose_label_has_changed_is_not_compared():
     ours = table({"a": 0.9, "b": 0.7}, label=["normal", "ill"])
     theirs = table({"a": 0.6, "b": 0.5}, label=["normal", "normal"])
     assert compare(ours, theirs).n_cases == 1
+
+
+def test_how_many_patients_would_tell():
+    """Differences with a standard deviation of 10, of which 5 is to be shown: 31.4 in any table of paired samples."""
+    half = t.ppf(0.975, 8) * 10 / 3
+    assert patients_to_tell(1 - half, 1 + half, 9, 5) == pytest.approx(31.4, abs=0.05)
 
 
 def test_the_interval_of_a_constant_difference_is_that_difference():

@@ -1,9 +1,12 @@
+import io
 import json
 import re
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from PIL import Image
 
 from fedmed.data.structure import Structure
 from fedmed.errors import FedMedError
@@ -170,6 +173,24 @@ def test_a_picture_keeps_its_millimetres():
     assert slice_picture.extent(picture) == (10.0, 30.0)
     drawn = slice_picture.svg(picture, LUNG)
     assert 'viewBox="0 0 10.0 30.0"' in drawn and 'class="truth"' not in drawn and " l<" not in drawn
+
+
+def test_contours_do_not_vanish_on_tissue_of_any_brightness():
+    """In SVG, and in pixels of a picture whose slice is white all over: a dark line lies below each coloured one."""
+    mask = np.zeros((40, 40), dtype=bool)
+    mask[10:30, 10:30] = True
+    picture = slice_picture.SlicePicture("best", "a", None, np.ones((40, 40)), mask, mask[:, ::-1], (1, 1))
+    drawn = slice_picture.svg(picture, LUNG)
+    assert drawn.count('class="casing"') == 2 and drawn.rindex("casing") < drawn.index('class="truth"')
+    figure = Figure(figsize=(2, 2))
+    slice_picture.draw(figure.add_axes((0, 0, 1, 1)), picture, LUNG)
+    pixels = np.asarray(Image.open(io.BytesIO(plots.png(figure))).convert("L"), float)
+    inside = pixels[100:300, 60:140]  # the left side of the square, without letters
+    assert inside.max() > 250 and inside.min() < 40
+
+
+def test_the_page_says_what_it_is_for(finished_run):
+    assert "For research. FedMed is not a medical device" in page(read_run(finished_run))
 
 
 def test_a_picture_tells_sides_window_and_volumes():

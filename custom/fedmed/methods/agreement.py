@@ -11,6 +11,10 @@ from fedmed.methods.guard_pseudo_labels import FRACTION, PseudoLabelGuard
 from fedmed.methods.method import MEAN
 
 SERVER = "to the server"
+COUNT_TELLS = (
+    "Voxels that count (images, where each has one class) are those at which the site's own model and the mean of the "
+    "labelled sites name the same class, and with a gate are sure enough of it; from the others no class is learned."
+)
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class Agreement(Consistency):
         return (
             LOSS,
             Scalar(FRACTION, "predicted foreground", "share"),
-            Scalar("train_agreed_fraction", "voxels that count", "share"),
+            Scalar("train_agreed_fraction", "voxels that count", "share", tells=COUNT_TELLS),
         )
 
     def report_sections(self) -> tuple[str, ...]:

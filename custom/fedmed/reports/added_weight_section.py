@@ -1,5 +1,7 @@
 """How much sites without labels moved the model, and what labelled sites saw of it."""
 
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -11,7 +13,7 @@ from fedmed.reports.run_report import Chart
 CAPTION = (
     "What sites without labels add to the mean of the labelled ones. In each round the labelled sites score the model "
     "with it and without it (left); while it does harm, the server halves the weight that it gives to it, and raises "
-    "it slowly afterwards (right)."
+    "it slowly afterwards (right). Strength is what their part is multiplied by in the end, this weight included."
 )
 LEAST_SPAN = 0.1  # of the score's axis
 
@@ -39,22 +41,27 @@ def added_weight(run: Run) -> Figure:
     figure.set_layout_engine("constrained", wspace=0.06)
     scores, weight = figure.subplots(1, 2)
     scores.set_title(f"Mean validation {run.score.label} at labelled sites")
-    _lines(scores, run, {"score_with": ("with what is added", LIGHT[0]), "score_without": ("without", MUTED)}, 0)
+    _lines(scores, run, {"score_without": ("without", MUTED), "score_with": ("with what is added", LIGHT[0])}, 0)
     low, high = scores.get_ylim()  # differences that a few cases cannot tell must not look large
     more = max(0.0, LEAST_SPAN - (high - low)) / 2
     scores.set_ylim(low - more, high + more)
     weight.set_title("Weight of what is added")
-    weight.set_ylim(-0.03, 1.03)
-    _lines(weight, run, {"trust": ("do no harm", INK), "strength": ("strength", LIGHT[1])}, 1)
+    _lines(weight, run, {"strength": ("strength", LIGHT[1]), "trust": ("do no harm", INK)}, 1)
+    highest = max((weight for _, weight in _of(run, "strength")), default=1.0)  # up to 2 of a study
+    weight.set_ylim(-0.03, 1.03 * max(1.0, highest))
     return figure
 
 
 def _lines(axes: Axes, run: Run, names: dict[str, tuple[str, str]], start: int) -> None:
-    """A line for each number of the server's rule; ``start`` is the round in which the first one is drawn."""
-    for name, (label, colour) in names.items():
+    """A line for each number of the server's rule; ``start`` is the round in which the first one is drawn.
+
+    The first line is wide and pale, so that it is seen where the second, on top of it, is equal.
+    """
+    looks: list[dict[str, Any]] = [{"linewidth": 6.5, "alpha": 0.4, "solid_capstyle": "round"}, {"marker": "o"}]
+    for (name, (label, colour)), look in zip(names.items(), looks, strict=True):
         if found := _of(run, name):
             rounds, values = zip(*found, strict=True)
-            axes.plot([round + start for round in rounds], values, color=colour, label=label, marker="o", markersize=3)
+            axes.plot([round + start for round in rounds], values, color=colour, label=label, markersize=3, **look)
     axes.set_xlabel("round" if start else "rounds behind the model")
     round_axis(axes, run, start)
     if axes.lines:

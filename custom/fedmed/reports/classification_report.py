@@ -13,19 +13,37 @@ from matplotlib.figure import Figure
 from fedmed.engines.auroc import class_aurocs, macro_mean
 from fedmed.errors import DataError
 from fedmed.reports import roc
-from fedmed.reports.class_probabilities import PREFIX, probabilities, tested
+from fedmed.reports.class_probabilities import PREFIX, Probabilities, probabilities, tested
 from fedmed.reports.palette import HEAT, INK, MUTED, PAPER, png_address
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import read_arrays
 from fedmed.reports.run_report import Chart
 from fedmed.reports.scored_report import ScoredReport
-from fedmed.reports.site_rows import SiteRow, span
-from fedmed.reports.words import fixed
+from fedmed.reports.site_rows import SiteRow, site_rows, span
+from fedmed.reports.words import fixed, join
 
 WIDE = 3.4  # inches of an image and its overlay
 OPAQUE = 0.72  # of the strongest heat; the image must stay visible below it
 RAMP = LinearSegmentedColormap.from_list("heat", HEAT)
+GUESSED = 0.5  # the AUROC of guessing
 KEYS = ("image", "heat", "probabilities", "classes", "label", "case")
+
+
+def one_class_called(site: str, found: Probabilities) -> str:
+    """That all cases of a site, two or more, are called one class, and what that is worth; else empty."""
+    if len(found.labels) < 2 or np.ptp(found.predicted):
+        return ""
+    place, cases = int(found.predicted[0]), len(found.labels)
+    right, name = int((found.labels == place).sum()), found.classes[place]
+    return (
+        f"{site}: the model calls all {cases} images '{name}'. {right} of them are ({100 * right / cases:.0f} %): the "
+        "accuracy is that of a model that looks at no image."
+    )
+
+
+def holds(row: SiteRow, value: float) -> bool:
+    """Whether a value lies in a row's interval."""
+    return row.low is not None and row.high is not None and row.low <= value <= row.high
 
 
 @dataclass(frozen=True)
@@ -70,6 +88,14 @@ class ClassificationReport(ScoredReport):
         """The score with its interval, and the accuracy."""
         interval, accuracy = span(row.low, row.high), fixed(row.test.get("accuracy"))
         return {run.score.label: fixed(row.mean), "95 % interval": interval, "accuracy": accuracy}
+
+    def findings(self, run: Run) -> list[str]:
+        """Sites at which every image is called one class, and those whose AUROC may be that of guessing."""
+        called = [one_class_called(site, found) for site, found in tested(run).items()]
+        guessed = [row for row in site_rows(run) if run.score.name == "auroc" and holds(row, GUESSED)]
+        spans = join([f"{row.name} {span(row.low, row.high)}" for row in guessed])
+        what = f"The 95 % interval of the AUROC holds {GUESSED}, which guessing gives: {spans}."
+        return [text for text in called if text] + ([what] if guessed else [])
 
     def case_columns(self, run: Run, cases: pd.DataFrame) -> list[str]:
         """The probabilities, of which the whole list's AUROC or accuracy is made."""

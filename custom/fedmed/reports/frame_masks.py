@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from fedmed.errors import DataError
+from fedmed.reports.dark_picture import EDGE
 from fedmed.reports.palette import INK, MARKS
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_files import read_arrays
@@ -75,5 +76,5 @@ def _overlay(axes: Axes, picture: FramePicture, mask: NDArray[np.uint8], inks: M
     axes.imshow(shown, extent=(0, columns, rows, 0), interpolation="nearest")
     for place, name in enumerate(picture.classes, start=1):
         for x, y in (line.T for line in contours(mask == place, (1.0, 1.0))):
-            axes.plot(x, y, color=inks[name], linewidth=1.2)
+            axes.plot(x, y, color=inks[name], linewidth=1.2, path_effects=EDGE)
     axes.set_axis_off()

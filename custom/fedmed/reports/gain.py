@@ -1,9 +1,10 @@
 """What the sites that train without labels bring: a run beside its control, site by site."""
 
+import math
 from dataclasses import dataclass
 from functools import partial
 
-from fedmed.reports.paired_scores import PairedScores, paired_scores
+from fedmed.reports.paired_scores import PairedScores, paired_scores, patients_to_tell
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import number
 from fedmed.reports.run_report import report_of
@@ -11,6 +12,8 @@ from fedmed.reports.words import NOTHING, count
 
 LABELLED, SCORED, NO_LABELS, SOME_LABELS = "labelled", "only scored", "no labels", "some labels"
 BETTER, WORSE, NONE_SEEN, TOO_FEW = "better off", "worse off", "no difference detected", "too few patients to tell"
+
+LEAST_SOUGHT = 0.01  # of a score; another seed alone moves one by as much
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,38 @@ class Gain:
 
     @property
     def verdict(self) -> str:
-        """What the interval says; empty where there are no single cases to tell."""
+        """What the interval says; empty where there are no single cases to tell.
+
+        An interval that holds 0 says that no difference was detected only where so many patients would have shown one.
+        """
         if self.low is None or self.high is None:
             return TOO_FEW if self.n_patients else ""
-        return BETTER if self.low > 0 else WORSE if self.high < 0 else NONE_SEEN
+        nothing = TOO_FEW if self.needed > self.n_patients else NONE_SEEN
+        return BETTER if self.low > 0 else WORSE if self.high < 0 else nothing
+
+    @property
+    def sought(self) -> float:
+        """The difference of which :attr:`needed` speaks: the one that was seen, at least 0.01."""
+        return max(abs(self.difference or 0.0), LEAST_SOUGHT)
+
+    @property
+    def needed(self) -> int:
+        """About how many patients would show :attr:`sought`; 0 where there is no interval to tell it from."""
+        if self.low is None or self.high is None:
+            return 0
+        exact = math.ceil(patients_to_tell(self.low, self.high, self.n_patients, self.sought))
+        unit = 10 ** max(0, len(str(exact)) - 2)
+        return -(-exact // unit) * unit  # two digits: it is an estimate
+
+    @property
+    def finding(self) -> str:
+        """The verdict in a table: where patients are too few, with the number that would do."""
+        return f"{self.verdict} (about {self.needed:,} would)" if self.cannot_tell else self.verdict
+
+    @property
+    def cannot_tell(self) -> bool:
+        """Whether there is an interval, and so few patients that it could hardly have left 0 out."""
+        return self.verdict == TOO_FEW and self.low is not None
 
     @property
     def span(self) -> str:

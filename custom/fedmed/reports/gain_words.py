@@ -11,6 +11,7 @@ from fedmed.plain_text import in_terminal
 from fedmed.reports.gain import (
     BETTER,
     LABELLED,
+    LEAST_SOUGHT,
     NO_LABELS,
     NONE_SEEN,
     SCORED,
@@ -85,7 +86,14 @@ def _sentence(gain: Gain, run: Run, whose: str) -> str:
     scores = f"{run.score.label} {ours}, {theirs}: {gain.in_words}."
     by = ", by less than 0.0005" if abs(gain.difference or 0.0) < 0.0005 else ""  # which `signed` shows as 0.000
     so = {WORSE: f" It is worse off {WORDS[run.control].worse_off}{by}.", NONE_SEEN: " No difference was detected."}
+    so |= {TOO_FEW: _cannot_tell(gain)} if gain.cannot_tell else {}
     return f"{gain.name}, which {HAS[gain.part]}: {scores}{so.get(gain.verdict, '')}"
+
+
+def _cannot_tell(gain: Gain) -> str:
+    """That patients are too few, and how many would do."""
+    size = "a difference of this size" if gain.sought > LEAST_SOUGHT else f"a difference of {LEAST_SOUGHT:g}"
+    return f" {gain.n_patients} patients cannot tell; about {gain.needed:,} would show {size}, at this spread."
 
 
 def what_control(run: Run) -> str:

@@ -1,12 +1,14 @@
 """What a report shows of one class a frame: scores of videos, what was taken for what, ribbons, and features."""
 
+from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from fedmed.reports.feature_pictures import FeaturePicture, feature_figure, feature_pictures
 from fedmed.reports.label_charts import confusions_of, heat_map
-from fedmed.reports.phase_charts import confusion_maps
+from fedmed.reports.phase_charts import confusion_maps, spoken
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_report import Chart
 from fedmed.reports.site_rows import SiteRow
@@ -49,6 +51,11 @@ class PhasesReport(VideoReport):
         """Without what has no room."""
         return {head: text for head, text in self.cells(run, row).items() if head not in WIDE}
 
+    def findings(self, run: Run) -> list[str]:
+        """Sites at which every frame is called one phase."""
+        phases, found = confusions_of(run)
+        return [text for site, one in found.items() if (text := _one_called(site, phases, one.table))]
+
     def class_charts(self, run: Run) -> dict[str, Chart]:
         """F1 of each phase at each site, and tables of confusion."""
         phases, found = confusions_of(run)
@@ -69,6 +76,18 @@ class PhasesReport(VideoReport):
         """Ribbons of the best, the median and the worst video of a site; None where they are not here."""
         pictures = list(site.pictures(read_phases))
         return ribbons(pictures, site.name) if pictures else None
+
+
+def _one_called(site: str, phases: Sequence[str], table: np.ndarray) -> str:
+    """That all frames are called one phase, by how many of each phase (rows) were called which; else empty."""
+    called = np.flatnonzero(table.sum(axis=0))
+    if len(called) != 1 or table.sum() < 2:
+        return ""
+    right, frames, name = int(table[called[0], called[0]]), int(table.sum()), spoken(phases[called[0]])
+    return (
+        f"{site}: the model calls all {frames:,} frames '{name}'. {right:,} of them are ({100 * right / frames:.0f} %): the "
+        "accuracy is that of a model that looks at no frame."
+    )
 
 
 def _features(pictures: dict[str, FeaturePicture], site: str, _: Run) -> Figure:

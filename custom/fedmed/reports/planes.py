@@ -76,7 +76,7 @@ def _outline(axes: Axes, mask: np.ndarray, size: tuple[float, float], colour: st
         paint[..., :3], paint[..., 3] = to_rgb(colour), fill * mask
         axes.imshow(paint, extent=(0, width, height, 0), interpolation="nearest")
     for line in contours(mask, size):
-        axes.plot(*line.T, color=colour, linewidth=1.2)
+        axes.plot(*line.T, color=colour, linewidth=1.2, path_effects=EDGE)
 
 
 def draw_lungs(axes: Axes, case: ViewedCase, view: Viewpoint) -> None:

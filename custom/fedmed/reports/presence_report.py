@@ -1,15 +1,31 @@
 """What a report shows of several labels at once: scores of videos, scores by site and label, and labels along time."""
 
+from collections.abc import Iterator, Sequence
+
 from matplotlib.figure import Figure
 
+from fedmed.engines.label_counts import LabelCounts
 from fedmed.reports.label_charts import counts_of, heat_map, label_bars
 from fedmed.reports.precision_recall import frame_tables, precision_recall
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_report import Chart
-from fedmed.reports.site_rows import SiteRow
+from fedmed.reports.site_rows import SiteRow, site_rows
 from fedmed.reports.timelines import label_rows, read_labels
 from fedmed.reports.video_report import VideoReport
-from fedmed.reports.words import fixed
+from fedmed.reports.words import fixed, join
+
+
+def _one_answer(site: str, labels: Sequence[str], counts: LabelCounts, frames: float | None) -> Iterator[str]:
+    """Of which tools the model says the same of every frame, though some have them and others do not."""
+    rows = list(zip(labels, counts.tp + counts.fp, counts.tp + counts.fn, strict=True))
+    always = [
+        f"{name} (there in {100 * n / frames:.0f} %)" for name, called, n in rows if frames and n < called == frames
+    ]
+    never = [f"{name} ({n:,} frames)" for name, called, n in rows if n and not called]
+    if always:
+        yield f"{site}: called in every one of {frames:,.0f} frames: {join(always)}."
+    if never:
+        yield f"{site}: there and never called: {join(never)}."
 
 
 class PresenceReport(VideoReport):
@@ -39,6 +55,12 @@ class PresenceReport(VideoReport):
         if "all frames" in found:
             found["all frames"] += f" ({fixed(row.test.get('pooled_f1_skip'))})"
         return found
+
+    def findings(self, run: Run) -> list[str]:
+        """Tools that are called in every frame of a site, and those that are there and never called."""
+        labels, counts = counts_of(run)
+        frames = {row.name: row.test.get("n_frames") for row in site_rows(run)}
+        return [text for site, one in counts.items() for text in _one_answer(site, labels, one, frames[site])]
 
     def class_charts(self, run: Run) -> dict[str, Chart]:
         """F1 of each label at each site, bars of each label, and precision against recall."""

@@ -69,6 +69,10 @@ class RunReport:
         """What the template needs."""
         return {}
 
+    def findings(self, run: Run) -> list[str]:
+        """What the scores alone let a reader overlook, a sentence each; below the table of sites."""
+        return []
+
     def charts(self, run: Run) -> dict[str, Chart]:
         """Charts beside those that every run has."""
         return {}

@@ -13,6 +13,7 @@ from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import column, number
 from fedmed.reports.run_report import Chart, RunReport
 from fedmed.reports.site_rows import SiteRow, screen_table, site_rows, sites_of
+from fedmed.reports.training_scalars import reported
 from fedmed.reports.words import NOTHING, count, fixed, join, mean_of, model_after
 
 
@@ -106,7 +107,7 @@ class ScoredReport(RunReport):
             first = {"site": row.name, **role, "labels": labels, "cases": str(row.n_cases or NOTHING)}
             rows.append(first | self.screen_cells(run, row))
         title = f"{run.job}: {run.score.label} on each site's test list"
-        return screen_table(title, rows, _own_best(run) + remarks(run))
+        return screen_table(title, rows, _own_best(run) + self.findings(run) + remarks(run))
 
     def training(self, run: Run) -> str:
         """What the chart of the training shows."""
@@ -117,7 +118,7 @@ class ScoredReport(RunReport):
         text += "."
         if run.by_role("unsupervised") and labelled:
             text += " Dashed: sites that train without labels; their loss is another quantity than the labelled sites'."
-        return text
+        return " ".join([text, *(scalar.tells for scalar in reported(run) if scalar.tells)])
 
 
 def _own_best(run: Run) -> list[str]:

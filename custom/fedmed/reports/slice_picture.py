@@ -14,6 +14,7 @@ from matplotlib.patheffects import withStroke
 
 from fedmed.data.structure import Structure
 from fedmed.errors import DataError
+from fedmed.reports.dark_picture import EDGE
 from fedmed.reports.palette import PAPER, PREDICTION, TRUTH, png_address
 from fedmed.reports.run_files import number, read_arrays
 
@@ -101,17 +102,20 @@ def extent(picture: SlicePicture) -> tuple[float, float]:
 def svg(picture: SlicePicture, structure: Structure) -> str:
     """One picture as inline SVG: an 8-bit PNG below; contours, sides, window, volumes and a scale bar above."""
     width, height = extent(picture)
-    paths = ""
+    casings, paths = "", ""  # a dark line below each: on bright tissue the coloured one alone vanishes
     for name, mask in (("truth", picture.truth), ("prediction", picture.prediction)):
         lines = ["L".join(f"{x:.1f} {y:.1f}" for x, y in line[:-1]) for line in contours(mask, picture.spacing)]
-        paths += f'<path class="{name}" d="{"".join(f"M{line}Z" for line in lines)}"/>' if lines else ""
+        drawn = "".join(f"M{line}Z" for line in lines)
+        casings += f'<path class="casing" d="{drawn}"/>' if lines else ""
+        paths += f'<path class="{name}" d="{drawn}"/>' if lines else ""
     bar = min(SCALE_BAR, width / 2)
     left, bottom = width * 0.04, height * 0.955
     scale = f'<path class="scale" d="M{left:.1f} {bottom:.1f}h{bar:.1f}"/>'
     return (
         f'<svg class="slice" viewBox="0 0 {width:.1f} {height:.1f}" role="img" aria-label="{picture.kind} case">'
         f'<image href="{png_address(picture.image)}" width="{width:.1f}" height="{height:.1f}" '
-        f'preserveAspectRatio="none"/><g class="marks">{paths}{scale}</g>{"".join(_words(picture, structure))}</svg>'
+        f'preserveAspectRatio="none"/><g class="marks">{casings}{paths}{scale}</g>'
+        f"{''.join(_words(picture, structure))}</svg>"
     )
 
 
@@ -138,7 +142,7 @@ def draw(axes: Axes, picture: SlicePicture, structure: Structure) -> None:
     drawn = ((picture.truth, TRUTH, "-"), (picture.prediction, outline(structure), (0, (3, 1.2))))
     for mask, colour, dashes in drawn:
         for x, y in (line.T for line in contours(mask, picture.spacing)):
-            axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.3)
+            axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.3, path_effects=EDGE)
     look: dict[str, Any] = {"color": PAPER, "fontsize": 8, "transform": axes.transAxes}
     look |= {"path_effects": [withStroke(linewidth=2, foreground="black")]}
     volumes = "\n".join(text for _, text in picture.volumes(structure))

@@ -78,8 +78,11 @@ def overlaid(video: ViewedVideo, panel: Frame, zero: float, scale: float, still:
     """A frame with outlines and words, and below it the rows with a line at its time."""
     image = Image.fromarray(still.image)
     draw, letters = ImageDraw.Draw(image), _letters()
-    for value, line in still.outlines:
-        draw.line([(x, y) for x, y in line.tolist()], fill=outline_colour(value), width=2)
+    lines = [([(x, y) for x, y in line.tolist()], outline_colour(value)) for value, line in still.outlines]
+    for line, _ in lines:  # below the colour, which alone vanishes on tissue of its brightness
+        draw.line(line, fill=NIGHT, width=4)
+    for line, colour in lines:
+        draw.line(line, fill=colour, width=2)
     words = [(clock(still.second), INK_DARK)]
     for kind, ribbon in video.ribbons.items():
         words.append((f"{kind}: {', '.join(ribbon.at(still.second)) or '–'}", COLOURS[kind]))

@@ -102,7 +102,7 @@ def _picture(axes: Axes, still: Still) -> None:
     height, width = still.image.shape[:2]
     axes.imshow(still.image, extent=(0, width, height, 0), interpolation="bilinear", aspect="auto")
     for value, (x, y) in ((value, line.T) for value, line in still.outlines):
-        axes.plot(x, y, color=outline_colour(value), linewidth=1.2)
+        axes.plot(x, y, color=outline_colour(value), linewidth=1.2, path_effects=EDGE)
     axes.set(xlim=(0, width), ylim=(height, 0))
     axes.set_axis_off()
     words: dict[str, Any] = {"color": INK_DARK, "fontsize": 8, "path_effects": EDGE, "va": "top"}
