@@ -66,6 +66,23 @@ def test_scores_files_and_aggregates(tmp_path, two_channels):
             assert picture["truth"].sum() == 9  # the slice with the lesion
 
 
+def test_volumes_and_distant_islands_of_each_case_stay_in_the_table(tmp_path):
+    far = (slice(5, 6), slice(0, 1), slice(0, 1))
+    batches = list(cases([(A, A), (A, B)]))
+    batches[1]["image"][0, 0][far] = 1
+    evaluator = SupervisedEvaluator("cpu", batches, torch.nn.Identity())
+    recorder = CaseRecorder(tmp_path, ["a", "b"], (10.0, 10.0, 10.0))
+    recorder.attach(evaluator)
+    evaluator.run()
+    assert not {"islands", "truth_ml"} & set(recorder.finish()), "they never leave"
+    with (tmp_path / "cases.csv").open(newline="") as file:
+        found = [
+            [float(row[k]) for k in ("truth_ml", "prediction_ml", "islands", "islands_ml")]
+            for row in csv.DictReader(file)
+        ]
+    assert found == [[9, 9, 0, 0], [9, 4, 1, 1]]
+
+
 def test_slice_lies_as_radiologists_see_it(tmp_path):
     # One voxel at the patient's left (low x in RAS) and front (high y): top right in the picture.
     corner = (slice(0, 1), slice(4, 5), slice(1, 2))

@@ -78,6 +78,13 @@ def test_without_a_wrong_case_the_worst_is_the_least_certain(tmp_path, given, sh
     assert str(np.load(tmp_path / "worst.npz")["case"]) == "b"
 
 
+def test_one_class_called_for_every_image_is_told_at_the_site(tmp_path, caplog, given, shown):
+    with caplog.at_level(logging.WARNING, "fedmed.site"):
+        for logits in ([[4, 0, 0], [3, 1, 0], [2, 0, 1]], [[4, 0, 0], [0, 1, 0], [2, 0, 1]]):
+            run(tmp_path, given, shown(logits, [0, 1, 2]), ["a", "b", "c"], target_layer="layer").finish()
+    assert caplog.messages == ["the model calls all 3 test images 'normal', which 1 of them are"]
+
+
 def test_a_picture_is_the_image_with_the_heat_of_the_called_class(tmp_path, classifier, pictures):
     run(tmp_path, classifier, pictures).finish()
     images = torch.cat([batch["image"] for batch in pictures])

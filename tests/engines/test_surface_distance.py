@@ -5,7 +5,7 @@ import pytest
 import torch
 from monai.metrics import compute_average_surface_distance, compute_hausdorff_distance
 
-from fedmed.engines.surface_distance import average_distance, hausdorff95, surface_distances
+from fedmed.engines.surface_distance import average_distance, hausdorff95, islands, surface_distances
 from fedmed.errors import FedMedError
 
 
@@ -66,3 +66,23 @@ def test_errors():
         hausdorff95(np.ones((2, 2)), np.ones((2, 2)), variant="mean")
     with pytest.raises(FedMedError, match=r"\(2, 2\) and \(2, 3\)"):
         average_distance(np.ones((2, 2)), np.ones((2, 3)))
+
+
+def test_islands_are_parts_far_from_all_of_the_truth():
+    """Voxels of 1 × 1 × 5 mm: one part touches the truth, one is near it, two are far, joined by a corner or alone."""
+    truth, prediction = np.zeros((2, 40, 20, 8), bool)
+    truth[5:10, 5:10, 2] = True
+    prediction[5:9, 5:10, 2] = True
+    prediction[18, 5, 2] = True  # 9 mm from it
+    prediction[30, 5, 2] = prediction[31, 6, 3] = True  # 21 mm
+    prediction[7, 7, 5] = True  # 15 mm
+    assert islands(truth, prediction, (1, 1, 5)) == (2, 3)
+    assert islands(truth, prediction, (1, 1, 1)) == (1, 2)
+    assert islands(truth, prediction, (1, 1, 5), apart=5.0) == (3, 4)
+
+
+def test_islands_of_empty_masks():
+    one, none = np.zeros((2, 6, 6), bool)
+    one[1, 1] = one[4, 4] = True
+    assert islands(none, one) == (2, 2), "where nothing is true every part is one"
+    assert islands(one, none) == islands(none, none) == islands(one, one) == (0, 0)

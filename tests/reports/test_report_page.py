@@ -13,6 +13,7 @@ from fedmed.errors import FedMedError
 from fedmed.reports import curves, palette, plots, slice_picture, training_scalars
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
+from fedmed.reports.run_report import report_of
 from fedmed.reports.site_rows import site_rows
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -173,6 +174,25 @@ def test_a_picture_keeps_its_millimetres():
     assert slice_picture.extent(picture) == (10.0, 30.0)
     drawn = slice_picture.svg(picture, LUNG)
     assert 'viewBox="0 0 10.0 30.0"' in drawn and 'class="truth"' not in drawn and " l<" not in drawn
+
+
+def test_distant_islands_and_volumes_are_told_where_cases_are_here(fake_run):
+    folder = fake_run(rounds=1, refuse=(), sites={"ct_north": "supervised", "ct_west": "evaluate"})
+    head = "case,dice,hd95,truth_ml,prediction_ml,islands,islands_ml\n"
+    cases = {
+        "ct_north": "a,0.85,97,100,110,1,0.5 b,0.9,5,50,55,0,0 c,.8,60,20,18,4,1.5 d,0.8,60,30,27,1,0 e,0.8,9,10,9,2,0",
+        "ct_west": "x,0,,0,0,0,0 y,0,80,12,0,0,0",
+    }
+    for site, rows in cases.items():
+        (folder / site / "simulate_job/fedmed/evaluation/cases.csv").write_text(head + rows.replace(" ", "\n"))
+    run = read_run(folder)
+    assert report_of(run).findings(run) == [
+        "Distant islands (10 mm or more from all that is true), a few of which make HD95 large where Dice is high: "
+        "ct_north 8, 2 ml together, in c (4), e (2), a (1) and 1 other scan.",
+        "ct_west: nothing is marked in 1 of 1 scan that has a true mask.",
+        "Volume, predicted less true, mean of the test scans: ct_north +1.8 ml (+4.3 %) and ct_west −6 ml (−100.0 %).",
+    ]
+    assert "ct_north 8, 2 ml together" in page(run)
 
 
 def test_contours_do_not_vanish_on_tissue_of_any_brightness():

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from fedmed.engines.evaluation_files import pictured, require_all, write_evaluation, write_pictures
 from fedmed.engines.metrics import hard_dice
-from fedmed.engines.surface_distance import hausdorff95
+from fedmed.engines.surface_distance import hausdorff95, islands
 from fedmed.engines.trainer import plain
 from fedmed.errors import DataError, FedMedError
 
+COLUMNS = ("case", "dice", "hd95", "truth_ml", "prediction_ml", "islands", "islands_ml")
 UNSCORED = "unscored_"  # how the names of pictures begin whose cases nobody has marked
 
 
@@ -33,6 +34,8 @@ class CaseResult:
     dice: float
     hd95: float  # mm; NaN where both masks are empty
     millilitres: tuple[float, float]  # of the truth and of the prediction, in the whole volume
+    islands: int  # parts of the prediction that lie far from the truth; none without a true mask
+    islands_ml: float
     image: np.ndarray  # (H, W) float16 in [0, 1]
     truth: np.ndarray  # (H, W) uint8
     prediction: np.ndarray  # (H, W) uint8
@@ -46,7 +49,8 @@ class CaseRecorder:
     channels (2, X, Y, Z). Volumes are oriented RAS, as the bundles make them. The slice is the axial one with the
     largest area of the true mask; where that is empty, of the prediction; where both are empty, the middle one.
 
-    FedMed never sends these files: ``cases.csv`` (case, dice, hd95) and ``best.npz``, ``median.npz`` and
+    FedMed never sends these files: ``cases.csv`` (case, dice, hd95, truth_ml, prediction_ml, and islands and islands_ml
+    of :func:`fedmed.engines.surface_distance.islands`) and ``best.npz``, ``median.npz`` and
     ``worst.npz`` with ``image`` (H, W) float in [0, 1], ``truth`` and ``prediction`` (H, W) uint8, ``spacing`` (row,
     column) in mm, ``dice``, ``hd95`` in mm, ``millilitres`` (truth, prediction), ``window`` (2,) and ``case``. Cases
     without masks have no scores: :meth:`draw` writes their pictures, ``unscored_1.npz`` and so on.
@@ -85,8 +89,7 @@ class CaseRecorder:
         dices = [result.dice for result in self.results]
         shown = {name: self.results[place] for name, place in pictured(dices).items()}
         pictures = {name: self._picture(case) for name, case in shown.items()}
-        rows = [(case.case, f"{case.dice:.6f}", f"{case.hd95:.4f}") for case in self.results]
-        write_evaluation(self.folder, ["case", "dice", "hd95"], rows, pictures)
+        write_evaluation(self.folder, COLUMNS, map(_row, self.results), pictures)
         found: dict[str, float | int] = {"dice_mean": statistics.fmean(dices), "n_cases": len(dices)}
         found |= {"dice_std": statistics.stdev(dices)} if len(dices) > 1 else {}
         known = [case.hd95 for case in self.results if not math.isnan(case.hd95)]
@@ -123,17 +126,26 @@ class CaseRecorder:
                 "they must lie on one grid"
             )
         z, voxel = best_slice(truth, prediction), math.prod(map(float, spacing)) / 1000
-        sides = [float(side) for side in spacing]
+        sides, masks = [float(side) for side in spacing], (truth.cpu().numpy(), prediction.cpu().numpy())
+        n_islands, of_voxels = (0, 0) if label is None else islands(*masks, sides)
         return CaseResult(
             case=case,
             dice=math.nan if label is None else hard_dice(prediction, truth),
-            hd95=math.nan if label is None else hausdorff95(truth.cpu().numpy(), prediction.cpu().numpy(), sides),
+            hd95=math.nan if label is None else hausdorff95(*masks, sides),
             millilitres=(math.nan if label is None else float(truth.sum()) * voxel, float(prediction.sum()) * voxel),
+            islands=n_islands,
+            islands_ml=of_voxels * voxel,
             image=axial(plain(image)[0], z).clip(0, 1).astype(np.float16),
             truth=axial(truth, z).astype(np.uint8),
             prediction=axial(prediction, z).astype(np.uint8),
             spacing=(float(spacing[1]), float(spacing[0])),
         )
+
+
+def _row(case: CaseResult) -> tuple[str, ...]:
+    """A line of ``cases.csv``."""
+    truth, prediction, far = (f"{value:.4f}" for value in (*case.millilitres, case.islands_ml))
+    return (case.case, f"{case.dice:.6f}", f"{case.hd95:.4f}", truth, prediction, str(case.islands), far)
 
 
 def foreground(mask: Tensor) -> Tensor:

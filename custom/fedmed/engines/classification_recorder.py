@@ -82,6 +82,10 @@ class ClassificationRecorder:
         cases = zip(self.names, labels, probabilities, strict=True)
         rows = [(case, self.classes[label], *(f"{p:.6f}" for p in row)) for case, label, row in cases]
         write_evaluation(self.folder, header, rows, self._pictures(probabilities, labels))
+        called = probabilities.argmax(axis=1)
+        if len(called) > 1 and not np.ptp(called):
+            name, right = self.classes[called[0]], int((labels == called[0]).sum())
+            log.warning("the model calls all %d test images '%s', which %d of them are", len(called), name, right)
         return self._auroc(probabilities, labels) | _accuracy(probabilities, labels)
 
     def _auroc(self, probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:

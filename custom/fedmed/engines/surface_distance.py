@@ -7,10 +7,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from scipy.ndimage import binary_erosion, distance_transform_edt, find_objects
+from scipy.ndimage import binary_erosion, distance_transform_edt, find_objects, label, minimum
 
 from fedmed.errors import FedMedError
 
+APART = 10.0  # mm, from which on a part of a prediction is an island
 Reduce = Callable[[np.ndarray, np.ndarray], float]
 PERCENTILE: Mapping[str, Reduce] = {
     "pooled": lambda there, back: np.percentile(np.concatenate([there, back]), 95),
@@ -86,6 +87,37 @@ def reduced(a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None, reduc
         return [float(np.linalg.norm(np.multiply(a.shape, 1.0 if spacing is None else spacing)))] * len(reduces)
     distances = surface_distances(a, b, spacing)
     return [float(reduce(*distances)) for reduce in reduces]
+
+
+def islands(
+    truth: np.ndarray, prediction: np.ndarray, spacing: Sequence[float] | None = None, apart: float = APART
+) -> tuple[int, int]:
+    """Parts of a prediction that lie far from all of the truth: a few voxels of them make HD95 large at a high Dice.
+
+    Parts are joined through sides, edges and corners. Where the truth is empty, every part is one.
+
+    Args:
+        truth, prediction, spacing: as in :func:`surface_distances`, but masks may be empty.
+        apart: the least distance of a part's nearest voxel, in units of ``spacing``.
+
+    Returns:
+        How many there are, and of how many voxels together.
+    """
+    truth, prediction = np.asarray(truth, bool), np.asarray(prediction, bool)
+    if not prediction.any():
+        return 0, 0
+    box = find_objects((truth | prediction).astype(np.uint8))[0]
+    truth, prediction = truth[box], prediction[box]
+    parts, count = label(prediction, np.ones((3,) * prediction.ndim))
+    sizes, numbers = np.bincount(parts.ravel(), minlength=count + 1), np.arange(1, count + 1)
+    if not truth.any():
+        return count, int(sizes[1:].sum())
+    apart_ones = np.setdiff1d(numbers, parts[truth])
+    if not len(apart_ones):  # the usual case, in which no distance is needed
+        return 0, 0
+    nearest = minimum(distance_transform_edt(~truth, sampling=spacing), parts, apart_ones)
+    far = apart_ones[np.asarray(nearest) >= apart]
+    return len(far), int(sizes[far].sum())
 
 
 def _named(variants: Mapping[str, Reduce], variant: str) -> Reduce:

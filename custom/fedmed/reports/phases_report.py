@@ -84,9 +84,10 @@ def _one_called(site: str, phases: Sequence[str], table: np.ndarray) -> str:
     if len(called) != 1 or table.sum() < 2:
         return ""
     right, frames, name = int(table[called[0], called[0]]), int(table.sum()), spoken(phases[called[0]])
+    share = f"{100 * right / frames:.0f} %"
     return (
-        f"{site}: the model calls all {frames:,} frames '{name}'. {right:,} of them are ({100 * right / frames:.0f} %): the "
-        "accuracy is that of a model that looks at no frame."
+        f"{site}: the model calls all {frames:,} frames '{name}'. {right:,} of them are ({share}): "
+        "the accuracy is that of a model that looks at no frame."
     )
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from rich.table import Table
@@ -10,12 +11,20 @@ from rich.text import Text
 
 from fedmed.bundles.score import HD95
 from fedmed.data.structure import Structure, titles
+from fedmed.engines.surface_distance import APART
 from fedmed.reports.palette import INK, PREDICTION, PREDICTION_INK, TRUTH_INK
 from fedmed.reports.run_contents import UNSCORED, Run, Site
+from fedmed.reports.run_files import column
 from fedmed.reports.scored_report import ScoredReport
 from fedmed.reports.site_rows import SiteRow
 from fedmed.reports.slice_picture import draw, extent, outline, read_slice, svg
-from fedmed.reports.words import NOTHING, fixed
+from fedmed.reports.words import NOTHING, count, fixed, join
+
+ISLANDS = (
+    f"Distant islands ({APART:g} mm or more from all that is true), a few of which make HD95 large where Dice is high"
+)
+VOLUMES = "Volume, predicted less true, mean of the test scans"
+NAMED = 3  # scans with distant islands that are named, of a site
 
 
 class SegmentationReport(ScoredReport):
@@ -28,6 +37,15 @@ class SegmentationReport(ScoredReport):
         tested = ((run.result or {}).get("test") or {}).values()
         distance = {"HD95": millimetres(row)} if any(HD95.test in test for test in tested) else {}
         return {run.score.label: fixed(row.mean), "± std": fixed(row.std), **distance}
+
+    def findings(self, run: Run) -> list[str]:
+        """Distant islands, scans without any mark, and by how much volumes are off, where single cases are here."""
+        sites = [site for site in run.sites if "islands" in site.cases]
+        islands = [text for site in sites if (text := islands_in(site, marked_by(run)))]
+        biases = [f"{site.name} {bias}" for site in sites if (bias := volume_bias(site.cases, marked_by(run)))]
+        missed = [text for site in sites if (text := nothing_marked(site))]
+        told = [f"{ISLANDS}: {'; '.join(islands)}."] if islands else []
+        return told + missed + ([f"{VOLUMES}: {join(biases)}."] if biases else [])
 
     def values(self, run: Run) -> dict[str, Any]:
         """With the slices of each site."""
@@ -64,6 +82,37 @@ class SegmentationReport(ScoredReport):
         for name, left, colour in names:
             axes.annotate(name, (1, 1), (left, -6), color=colour, fontsize=9.5, va="top", **look).set_in_layout(False)
         return drawing
+
+
+def islands_in(site: Site, structure: Structure) -> str:
+    """How many distant islands the model drew in a site's test scans, and in which, most first; empty without any."""
+    counts = np.nan_to_num(column(site.cases, "islands")).astype(int)
+    order = [place for place in np.argsort(-counts, kind="stable").tolist() if counts[place]]
+    if not order:
+        return ""
+    named = [f"{site.cases['case'].iloc[place]} ({counts[place]})" for place in order[:NAMED]]
+    named += [count(len(order) - NAMED, "other scan")] if len(order) > NAMED else []
+    volume = structure.amount(float(np.nansum(column(site.cases, "islands_ml"))))
+    return f"{site.name} {counts.sum()}, {volume} together, in {join(named)}"
+
+
+def nothing_marked(site: Site) -> str:
+    """In how many of a site's test scans that have something to mark the model marked nothing; empty where in none."""
+    there = column(site.cases, "truth_ml") > 0
+    missed = int((there & (column(site.cases, "prediction_ml") == 0)).sum())
+    scans = "1 scan that has" if there.sum() == 1 else f"{there.sum()} scans that have"
+    return f"{site.name}: nothing is marked in {missed} of {scans} a true mask." if missed else ""
+
+
+def volume_bias(cases: pd.DataFrame, structure: Structure) -> str:
+    """Mean of the predicted less the true volume, ``+12.3 ml (+8.1 %)`` of the true one; empty without true volumes."""
+    true, found = column(cases, "truth_ml"), column(cases, "prediction_ml")
+    known = np.isfinite(true) & np.isfinite(found)
+    if not true[known].sum():
+        return ""
+    bias, share = float((found - true)[known].mean()), float(found[known].sum() / true[known].sum() - 1)
+    sign = "−" if bias < 0 else "+"
+    return f"{sign}{structure.amount(abs(bias))} ({sign}{abs(100 * share):.1f} %)"
 
 
 def marked_by(run: Run) -> Structure:
