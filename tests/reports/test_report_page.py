@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
@@ -193,6 +194,10 @@ def test_distant_islands_and_volumes_are_told_where_cases_are_here(fake_run):
         "Volume, predicted less true, mean of the test scans: ct_north +1.8 ml (+4.3 %) and ct_west −6 ml (−100.0 %).",
     ]
     assert "ct_north 8, 2 ml together" in page(run)
+    assert "counts them and has the volumes" not in page(run)
+    for site in run.sites:
+        site.folder, site.cases = None, pd.DataFrame()
+    assert report_of(run).findings(run) == [] and "counts them and has the volumes" in page(run)
 
 
 def test_contours_do_not_vanish_on_tissue_of_any_brightness():
