@@ -14,11 +14,11 @@ Exit code: 0 fine, or notes only; 1 problems that must be solved first; 2 it cou
 import argparse
 import logging
 import os
-import signal
 import sys
 from pathlib import Path
 
 from fedmed.files import private_files
+from fedmed.interrupts import end_workers, endings_as_ctrl_c
 from fedmed.plain_text import print_in_any_terminal
 
 
@@ -53,6 +53,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
+@endings_as_ctrl_c()
 @private_files()
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
@@ -81,20 +82,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        end_workers()
         print("check_site: interrupted; nothing was written", file=sys.stderr)
         return 130
     print_checked(checked, csv, page)
     return 0 if checked.ready else 1
 
 
-def end_cleanly() -> None:
-    """Treat a closed terminal and a scheduler's kill as Ctrl-C: prepared cases must not be left behind."""
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(ending) != signal.SIG_IGN:  # nohup
-            signal.signal(ending, signal.default_int_handler)
-
-
 if __name__ == "__main__":
     print_in_any_terminal()
-    end_cleanly()
     sys.exit(main())

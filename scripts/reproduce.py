@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from fedmed.errors import FedMedError, JobError
 from fedmed.files import private_files
+from fedmed.interrupts import endings_as_ctrl_c
 from fedmed.plain_text import print_in_any_terminal
 
 if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for which --help need not wait
@@ -97,6 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     return reproduce(tables, data, arguments.out, arguments.seeds, arguments.jobs, arguments.dask, arguments.scores)
 
 
+@endings_as_ctrl_c()
 @private_files()
 def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)

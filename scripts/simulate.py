@@ -21,7 +21,6 @@ Exit code: 0 done, 1 the job failed, 2 it could not be started, 130 stopped by C
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -31,7 +30,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import psutil
 from rich.console import Console
@@ -40,6 +39,7 @@ from rich.live import Live
 from fedmed.checks.simulated_job import check_workspace, job_sites
 from fedmed.errors import FedMedError, JobError
 from fedmed.files import SHARED_ROUNDS, absolute_places, private_files
+from fedmed.interrupts import endings_as_ctrl_c
 from fedmed.methods.control_kinds import LEFT_OUT, SILENT
 from fedmed.plain_text import print_in_any_terminal
 from fedmed.recovery.continued_jobs import ROOT
@@ -354,6 +354,7 @@ def hint(workspace: Path) -> str:
     return "the same command with --resume continues after the last good round\n" if kept else ""
 
 
+@endings_as_ctrl_c()
 @private_files()
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line, run, and turn errors into words and an exit code."""
@@ -389,19 +390,12 @@ def main(arguments: list[str] | None = None) -> int:
     if given.models:
         os.environ[MODELS] = str(models_folder(given.models.expanduser().resolve()))
     share_cores()  # all sites' processes are on this machine
-    before = signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's kill must not leave the sites running
     try:
         job, workspace = given.job.expanduser().resolve(), given.workspace.expanduser().resolve()
         return simulate(job, workspace, Options(given.threads, given.gpu, given.quiet, given.resume, given.control))
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

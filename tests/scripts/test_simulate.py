@@ -89,7 +89,7 @@ def test_the_simulator_gets_absolute_paths_and_a_thread_for_each_site(script, jo
     assert arguments == str(["simulator", str(job), "-w", str(tmp_path / "ws"), "-t", "2", "--gpu", "0,1"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stop_ends_every_process_and_says_where_things_are(job, stand_in, tmp_path, number):
     """NVFlare starts each site in a session of its own, so the group's signal alone would leave it running."""
     stand_in(
@@ -97,8 +97,9 @@ def test_a_stop_ends_every_process_and_says_where_things_are(job, stand_in, tmp_
         "(w.parent / 'pid.tmp').write_text(str(child.pid)); (w.parent / 'pid.tmp').rename(w.parent / 'pid')\n"
         "time.sleep(3600)"
     )
-    launcher = (  # a shell starts jobs in the background with SIGINT ignored; a terminal does not
+    launcher = (  # a shell starts jobs in the background with SIGINT ignored, nohup with SIGHUP; a terminal does not
         "import signal, sys, runpy; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
         "program, sys.executable = sys.argv[1:3]; sys.argv = [program, *sys.argv[3:]]; "
         "runpy.run_path(program, run_name='__main__')"
     )

@@ -14,6 +14,7 @@ from fedmed.data.prepare.pool import Known, Track
 from fedmed.data.prepare.report import Prepared, Rows, shortened
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home, private_files
+from fedmed.interrupts import end_workers, endings_as_ctrl_c
 from fedmed.plain_text import in_markup
 from fedmed.site_names import name_fault
 
@@ -55,12 +56,13 @@ def parsed_options(parser: argparse.ArgumentParser, arguments: Sequence[str] | N
 def run_command(name: str, work: Callable[[], None]) -> int:
     """Do the work of a command and return its exit code; errors are printed after the command's name."""
     try:
-        with private_files():
+        with private_files(), endings_as_ctrl_c():
             work()
     except DataError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        end_workers()
         print(f"{name}: interrupted; nothing was written", file=sys.stderr)
         return 130
     return 0
