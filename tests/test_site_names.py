@@ -10,6 +10,7 @@ from fedmed.errors import SiteConfigError
 from fedmed.files import CHECKOUT
 from fedmed.jobs.study import Site
 from fedmed.provisioning.project_file import read_project
+from fedmed.settings.site import load_file
 from fedmed.site_names import name_fault
 
 EXAMPLE = CHECKOUT / "site_configs" / "project.yml"
@@ -34,6 +35,16 @@ def test_a_project_of_kits_names_a_site_that_cannot_be(tmp_path):
     (tmp_path / "project.yml").write_text(text.replace("name: hospital_b", "name: hospital.b"))
     with pytest.raises(SiteConfigError, match=f"'hospital.b' {SAID}"):
         read_project(tmp_path / "project.yml")
+
+
+def test_a_sites_own_settings_name_it_so(tmp_path):
+    path = tmp_path / "clinic.a.yaml"
+    path.write_text("demo: chest_ct_tiny\n")
+    with pytest.raises(SiteConfigError, match=f"clinic.a.yaml: 'clinic.a' {SAID}.*write another name as 'site'"):
+        load_file(path)
+    path.write_text("site: clinic a\ndemo: chest_ct_tiny\n")
+    with pytest.raises(SiteConfigError, match=f"'clinic a' {SAID}"):
+        load_file(path)
 
 
 @pytest.mark.parametrize("name", ["ct_north", "Site-1", "_a", "7"])

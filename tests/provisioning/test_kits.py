@@ -256,6 +256,8 @@ def test_a_site_joins_later_with_a_complete_kit_and_the_others_stay(federation, 
     assert not (federation.kits / "hospital_c").exists()
     assert main(["add-site", "hospital_d", "clinic_d", "--out", str(federation.folder)]) == 2
     assert "has a participant 'hospital_d' already" in capsys.readouterr().err
+    assert main(["add-site", "hospital.e", "clinic_e", "--out", str(federation.folder)]) == 2
+    assert "'hospital.e' is not a site's name" in capsys.readouterr().err
 
 
 def test_provisioning_again_changes_nothing_and_adds_only_new_participants(federation, tmp_path, capsys):

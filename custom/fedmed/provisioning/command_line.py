@@ -14,6 +14,7 @@ from fedmed.files import CHECKOUT
 from fedmed.provisioning.kit_builder import NEEDS
 from fedmed.provisioning.kits import Federation
 from fedmed.provisioning.project_file import read_project
+from fedmed.site_names import name_fault
 
 EXAMPLE = CHECKOUT / "site_configs" / "project.yml"
 HOME = "~/fedmed"  # federations lie below it, outside of any checkout
@@ -69,6 +70,8 @@ def add_site(argv: Sequence[str]) -> int:
         return 0
     if arguments.org is None:
         parser.error("ORG is missing")
+    if fault := name_fault(arguments.name):
+        raise SiteConfigError(fault)
     if arguments.name in federation.names():
         raise SiteConfigError(f"{federation.folder} has a participant '{arguments.name}' already")
     site = {"name": arguments.name, "type": "client", "org": arguments.org, "fedmed_role": arguments.role}

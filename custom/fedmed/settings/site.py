@@ -10,6 +10,7 @@ from fedmed.files import CHECKOUT, SITES, fedmed_home, folders_of
 from fedmed.settings.privacy import Privacy
 from fedmed.settings.site_file import EXAMPLE, SiteFile
 from fedmed.settings.yaml_model import Document, check_model, read_yaml
+from fedmed.site_names import name_fault
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ def parse_site(site: str, values: Mapping[str, Any], path: Path) -> SiteConfig:
 
 
 def _checked(site: str, document: Document) -> SiteConfig:
+    if fault := name_fault(site):
+        raise SiteConfigError(f"{document.path}: {fault}; rename the file, or write another name as 'site' into it")
     privacy = document.values.get("privacy")
     if privacy is None or (isinstance(privacy, Mapping) and privacy.get("account") is None):
         privacy = {**(privacy or {}), "account": str(fedmed_home() / "privacy" / f"{site}.json")}

@@ -109,6 +109,7 @@ def test_clients_of_a_file(edged, tmp_path, capsys):
         ({"a": {"training": ["x"], "testing": ["y"]}}, "the folder has none of its videos, such as 'y'"),
         ({"a": {"train": ["one"]}}, "are not the lists of a client"),
         (["a"], "names no clients"),
+        ({"Haus 1": {"training": ["one"], "testing": ["gone"]}}, "'s_Haus 1' is not a site's name"),
     ],
 )
 def test_a_file_of_clients_that_does_not_fit(tmp_path, clients, words):

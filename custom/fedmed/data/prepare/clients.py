@@ -12,6 +12,7 @@ from fedmed.data.datalist import LABELLED
 from fedmed.data.prepare.split import apportion
 from fedmed.data.prepare.video_layouts.layout import Recording
 from fedmed.errors import DataError
+from fedmed.site_names import name_fault
 from fedmed.yaml_limits import load_limited
 
 
@@ -44,7 +45,7 @@ def read_clients(path: Path, site: str, recordings: Sequence[Recording]) -> list
 
     Raises:
         DataError: no such file, an unknown list, a video that is in two lists, missing or there twice, a client without
-            ``training`` or ``testing``, or none of the clients is here.
+            ``training`` or ``testing`` or with a name that no site can have, or none of the clients is here.
     """
     content = _content(path)
     cases: dict[str, list[str]] = {}
@@ -55,6 +56,8 @@ def read_clients(path: Path, site: str, recordings: Sequence[Recording]) -> list
         raise DataError(f"{path}: the video '{twice[0]}' is listed twice; a score would be too good: list it once")
     clients = []
     for name, lists in content.items():
+        if fault := name_fault(f"{site}_{name}"):
+            raise DataError(f"{path}: {fault}")
         where = {str(video): key for key in lists for video in lists[key]}
         if not set(where) & set(cases):
             continue
