@@ -133,8 +133,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    then = f"Simulate it: scripts/simulate.py {folder}" if job.study.custom else "Submit it: docs/deployment.md"
-    print(f"job written to {folder}; every site needs its YAML. {then}")
+    then = "" if job.study.custom else "; submit it: docs/deployment.md"
+    print(f"job written to {folder}; every site needs its YAML. Simulate it: scripts/simulate.py {folder}{then}")
     return 0
 
 

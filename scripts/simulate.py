@@ -36,7 +36,7 @@ import psutil
 from rich.console import Console
 from rich.live import Live
 
-from fedmed.checks.simulated_job import check_workspace, job_sites
+from fedmed.checks.simulated_job import check_workspace, for_simulator, job_sites
 from fedmed.errors import FedMedError, JobError
 from fedmed.files import SHARED_ROUNDS, absolute_places, private_files
 from fedmed.interrupts import endings_as_ctrl_c
@@ -274,7 +274,7 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
     threads = min(options.threads or len(sites), len(sites))
     if options.resume:
         job = continue_run(job, workspace, scratch / "resumed")
-    line = command(program, job, workspace, threads, options.gpu)
+    line = command(program, for_simulator(job, scratch), workspace, threads, options.gpu)
     log = workspace.with_name(f"{workspace.name}.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     outcome = workspace / "server" / JOB_FOLDER / "result.json"

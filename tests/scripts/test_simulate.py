@@ -356,6 +356,24 @@ def line(runs, workspace, *options):
     return [str(runs / "job"), "--workspace", str(workspace), "--control", *options]
 
 
+@pytest.mark.parametrize("control", [(), ("--control",)])
+@pytest.mark.usefixtures("no_pictures")
+def test_a_job_for_sites_without_custom_code_can_be_tried(script, runs, stand_in, tiny_job, tmp_path, capsys, control):
+    """NVFlare's simulator loads a class for an app alone that has a folder custom/; the study is the job's."""
+    sites = {"ct_north": "supervised", "ct_east": "unsupervised", "ct_west": "evaluate"}
+    job = tiny_job(name="study", sites=sites, rounds=2, custom=False)
+    told = "job = Path(sys.argv[2]); print(job.name, [any((app / 'custom').glob('*')) for app in job.glob('app_*')])\n"
+    told += "print((job / 'app_server/config/study.yaml').read_text())"
+    stand_in(COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')") + told)
+    assert script.main([str(job), "--workspace", str(tmp_path / "ws"), "--quiet", *control]) == 0, capsys.readouterr()
+    logs = ["ws.log", "ws/control.log"] if control else ["ws.log"]
+    for log in logs:
+        text = (tmp_path / log).read_text()
+        apps = 3 if "control" in log else 4
+        assert f"study {[True] * apps}" in text and "custom: false" in text
+    assert not list(job.glob("*/custom"))
+
+
 @pytest.mark.usefixtures("no_pictures")
 def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, tmp_path, capsys):
     told = "print(sys.argv)\nprint('rounds:', os.environ['FEDMED_SHARED_ROUNDS'])"

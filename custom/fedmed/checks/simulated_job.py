@@ -1,6 +1,8 @@
 """What NVFlare's simulator must be given: the sites of a job, and a workspace that it may delete."""
 
 import json
+import shutil
+import tempfile
 from pathlib import Path
 
 from fedmed.errors import JobError
@@ -28,6 +30,26 @@ def job_sites(job: Path) -> list[str]:
     if not sites or any(site.startswith("@") for site in sites):
         raise JobError(f"{path}: 'deploy_map' must name each site, because the simulator starts one client for each")
     return sites
+
+
+def for_simulator(job: Path, scratch: Path) -> Path:
+    """The job as NVFlare's simulator takes it: each app has a folder ``custom/``, without which it loads no class.
+
+    Args:
+        job: job folder; one of a study with ``custom: false``, for real sites, lacks these folders.
+        scratch: gets a copy of such a job, of the same name and with the same studies.
+    """
+    from fedmed.jobs.app_configs import CUSTOM_README
+    from fedmed.jobs.job_folder import PLACE
+
+    if all(any((path.parents[1] / "custom").glob("*")) for path in job.glob(f"*/{PLACE}")):
+        return job
+    copy = Path(tempfile.mkdtemp(dir=scratch)) / job.name
+    shutil.copytree(job, copy)
+    for path in copy.glob(f"*/{PLACE}"):
+        (path.parents[1] / "custom").mkdir(exist_ok=True)
+        (path.parents[1] / "custom" / "README.md").write_text(CUSTOM_README, encoding="utf-8")
+    return copy
 
 
 def check_workspace(workspace: Path, job: Path) -> None:
