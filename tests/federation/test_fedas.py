@@ -64,7 +64,10 @@ def test_sites_count_by_their_traces_and_the_head_stays(small, answers, tmp_path
         (old,) = [entry["state"]["old"] for entry in kept["engine"]["corrections"]]
         ((task, update),) = [(t, u) for t, u in answers if (u.site, u.round) == (site, 1)]
         assert kept["private"].keys() == {"head.weight", "head.bias"} and old.keys() == update.tensors.keys()
-        assert all(torch.equal(old[name], task.tensors[name] + update.tensors[name]) for name in old)
+        for name in old:  # the difference that left was rounded, and adding it rounds again: float64, values about 1
+            sent = task.tensors[name] + update.tensors[name]
+            torch.testing.assert_close(old[name], sent, rtol=1e-12, atol=1e-12)
+        assert update.tensors["body.1.weight"].abs().min() > 1e-3, "what was trained differs from what came by far more"
     assert all(torch.equal(server.tensors[n], server.store.initial[n]) for n in ("head.weight", "head.bias"))
 
 
