@@ -66,6 +66,8 @@ def read_text(path: Path, allowed: Sequence[str] = ()) -> str:
         from fedmed.jobs.job_folder import read_job
 
         return read_job(path, allowed).text
+    if path.name == "meta.json":
+        raise JobError(f"{path} is a file of a job, not a study; give the job's folder, {path.parent}")
     try:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -135,6 +137,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     then = "" if job.study.custom else "; submit it: docs/deployment.md"
     print(f"job written to {folder}; every site needs its YAML. Simulate it: scripts/simulate.py {folder}{then}")
+    if extras := sorted({*(job.plan.exchange or {}).get("names", ()), *job.method.with_update(needed=True)}):
+        print(f"beside the model it asks sites for {', '.join(extras)}. They stay where a site's YAML lacks the line")
+        print(f"    privacy: {{allowed_extras: [{', '.join(extras)}]}}")
+        print("scripts/check_site.py SITE --job JOB names those of a site; docs/privacy.md says what they tell")
     return 0
 
 

@@ -58,7 +58,13 @@ PATIENCE = 8.0  # seconds between asking the simulator to stop and killing it
 
 
 def models_folder(folder: Path) -> Path:
-    """Where the models lie in a folder, which may be a run's workspace."""
+    """Where the models lie in a folder, which may be a run's workspace.
+
+    Raises:
+        JobError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise JobError(f"--models {folder} is not a folder; give one of checkpoints, or a finished run's workspace")
     of_run = folder / "server" / "simulate_job" / "app_server"
     return of_run if of_run.is_dir() else folder
 
@@ -387,10 +393,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--quiet", action="store_true", help="only the result, or the error")
     given = parser.parse_args(arguments)
-    if given.models:
-        os.environ[MODELS] = str(models_folder(given.models.expanduser().resolve()))
     share_cores()  # all sites' processes are on this machine
     try:
+        if given.models:
+            os.environ[MODELS] = str(models_folder(given.models.expanduser().resolve()))
         job, workspace = given.job.expanduser().resolve(), given.workspace.expanduser().resolve()
         return simulate(job, workspace, Options(given.threads, given.gpu, given.quiet, given.resume, given.control))
     except FedMedError as error:

@@ -36,6 +36,14 @@ def test_unknown_bundle_names_every_folder(tmp_path, monkeypatch):
         find_bundle("nothing")
 
 
+def test_a_misspelt_bundle_names_the_one_that_is_there(tmp_path):
+    make_bundle(tmp_path / "site")
+    with pytest.raises(BundleError, match="did you mean 'demo_segmentation'?"):
+        find_bundle("demo_segmentaton", tmp_path / "site")
+    with pytest.raises(BundleError, match="there are .*demo_segmentation"):
+        find_bundle("qqqq", tmp_path / "site")
+
+
 @pytest.mark.parametrize("name", ["../secret", "a/b", "", "$x", "a b"])
 def test_a_name_cannot_reach_other_folders(name):
     with pytest.raises(BundleError, match="plain name"):

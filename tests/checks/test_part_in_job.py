@@ -7,6 +7,14 @@ from fedmed.checks.part_in_job import find_work
 from fedmed.errors import JobError
 
 
+def test_a_study_is_not_taken_for_a_job(tmp_path):
+    (tmp_path / "study.yaml").touch()
+    with pytest.raises(
+        JobError, match=r"study.yaml is a file, not a job folder; .* scripts/package_job.py .*study.yaml JOB"
+    ):
+        find_work(str(tmp_path / "study.yaml"), "a")
+
+
 def test_a_site_is_found_by_its_name(tiny_job):
     work = find_work(str(tiny_job()), "ct_east")
     assert (work.name, work.role, work.steps, work.rounds) == ("tiny", "unsupervised", 2, 1)

@@ -73,6 +73,31 @@ def test_without_settings_the_study_is_carried_byte_for_byte_and_with_them_its_c
     assert text == expected + "seed: 7\n"
 
 
+def test_what_sites_must_allow_is_said_with_the_line(load_script, tmp_path, capsys):
+    agreement = STUDY.replace("consistency.Consistency", "agreement.Agreement").replace("user_weights:\n  b: 0.5\n", "")
+    agreement += "warm_start: {rounds: 6}\n"
+    line = "    privacy: {allowed_extras: [agreed_share, mean_scores]}\n"
+    for text, lines in (
+        (agreement, [line]),
+        (STUDY, []),
+        (PRETRAINING, ["    privacy: {allowed_extras: [mu, n, rsa, sigma]}\n"]),
+    ):
+        (tmp_path / "study.yaml").write_text(text)
+        assert load_script("package_job").main([str(tmp_path / "study.yaml"), str(tmp_path / "job"), "--replace"]) == 0
+        assert [said for said in capsys.readouterr().out.splitlines(True) if "privacy:" in said] == lines
+
+
+def test_a_misspelt_bundle_is_told_once_with_what_was_meant(package, tmp_path):
+    code, said = package(STUDY.replace("covid_ct_segmentation", "covid_ct_segmentaton"), tmp_path / "job")
+    assert code == 2 and said.count("not found") == 1 and "did you mean 'covid_ct_segmentation'?" in said
+
+
+def test_a_file_of_a_job_is_not_taken_for_a_study(package, load_script, tmp_path, capsys):
+    assert package(STUDY, tmp_path / "job")[0] == 0
+    assert load_script("package_job").main([str(tmp_path / "job" / "meta.json"), str(tmp_path / "other")]) == 2
+    assert f"give the job's folder, {tmp_path / 'job'}" in capsys.readouterr().err
+
+
 def test_one_command_writes_fedmoco_for_own_sites(package, tmp_path):
     code, said = package(PRETRAINING, tmp_path / "study", "method.args.exchange_from=60")
     assert code == 0, said

@@ -197,6 +197,19 @@ def test_a_missing_job(script, tmp_path, capsys):
     assert "the folder does not exist" in capsys.readouterr().err
 
 
+def test_a_study_is_not_taken_for_a_job(script, tmp_path, capsys):
+    (tmp_path / "study.yaml").touch()
+    assert script.main([str(tmp_path / "study.yaml")]) == 2
+    assert f"write the job of a study: scripts/package_job.py {tmp_path / 'study.yaml'} JOB" in capsys.readouterr().err
+
+
+def test_missing_models_are_told_before_anything_starts(script, job, stand_in, tmp_path, capsys):
+    stand_in("raise SystemExit('must not start')")
+    line = [str(job), "--workspace", str(tmp_path / "ws"), "--models", str(tmp_path / "none")]
+    assert script.main(line) == 2
+    assert f"--models {tmp_path / 'none'} is not a folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("threads", ["0", "3"])
 def test_threads_that_do_not_fit(script, job, tmp_path, capsys, threads):
     assert script.main([str(job), "--threads", threads, "--workspace", str(tmp_path / "ws")]) == 2

@@ -132,3 +132,15 @@ def test_a_file_with_several_mistakes_names_all_with_their_lines(write, monkeypa
 
 def test_a_site_may_allow_classes_of_its_own(write, minimal):
     assert load(write({**minimal, "allowed_classes": ["my.methods.Mine"]})).allowed_classes == ("my.methods.Mine",)
+
+
+def test_a_site_that_is_not_found_says_that_no_folder_was_set(monkeypatch, tmp_path):
+    """A site prepared below $FEDMED_HOME is not found in a terminal that does not set it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("FEDMED_HOME", raising=False)
+    with pytest.raises(SiteConfigError, match=r"\$FEDMED_HOME is not set; if .*: export FEDMED_HOME=FOLDER"):
+        find_site_file("clinic")
+    monkeypatch.setenv("FEDMED_HOME", str(tmp_path / "home"))
+    with pytest.raises(SiteConfigError, match="has no configuration file") as raised:
+        find_site_file("clinic")
+    assert "is not set" not in str(raised.value)

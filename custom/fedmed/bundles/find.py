@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def find_bundle(name: str, site_bundles: Path | None = None) -> Path:
         site_bundles: the site's own folder of bundles, from its YAML.
 
     Raises:
-        BundleError: no such bundle; names every folder looked at.
+        BundleError: no such bundle; names every folder looked at, and the bundle that may be meant.
     """
     check_name(name, "bundle")
     folders = [site_bundles] if site_bundles else []
@@ -42,7 +43,10 @@ def find_bundle(name: str, site_bundles: Path | None = None) -> Path:
         if (folder / name / "configs" / "metadata.json").is_file():
             return (folder / name).resolve()
     looked = ", ".join(str(folder) for folder in folders)
-    raise BundleError(f"bundle '{name}' not found. Looked in: {looked}. Install it there")
+    there = sorted({path.parents[1].name for folder in folders for path in folder.glob("*/configs/metadata.json")})
+    near = get_close_matches(name, there, 1)
+    meant = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(there) or 'none'}"
+    raise BundleError(f"bundle '{name}' not found. Looked in: {looked}. Install it there{meant}")
 
 
 def bundle_digest(root: Path, shared: Path | None = None) -> str:

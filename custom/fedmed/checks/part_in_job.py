@@ -76,6 +76,11 @@ def find_work(
         if overlays:
             raise JobError(f"--overlay is for a bundle; the job {folder} names its overlays itself")
         return _of_job(folder, site, role, lists or {}, allowed)
+    if folder.is_file():
+        said = (
+            f"--job {folder} is a file, not a job folder; give the folder that the study lead sent, or write that of a "
+        )
+        raise JobError(f"{said}study: scripts/package_job.py {folder} JOB")
     if folder.is_dir() or "/" in job:
         raise JobError(f"{folder} is not a job folder (meta.json is missing); give the folder that the study lead sent")
     try:

@@ -17,6 +17,8 @@ def job_sites(job: Path) -> list[str]:
         JobError: no such job, a damaged ``meta.json``, or one that names no site.
     """
     path = job / "meta.json"
+    if job.is_file():
+        raise JobError(f"{job} is a file, not a job folder; write the job of a study: scripts/package_job.py {job} JOB")
     if not job.is_dir():
         raise JobError(f"no job at {job}: the folder does not exist; give a folder of jobs/, such as jobs/covid_fssl")
     if not path.is_file():

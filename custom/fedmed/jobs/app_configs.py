@@ -81,11 +81,15 @@ def job_classes() -> list[str]:
 def _misfits(job: Job) -> Iterator[tuple[str, str]]:
     """What the installed bundle, or the server's rule, does not have of what the study asks for; each with its key."""
     bundles: dict[str, Bundle] = {}
+    told: set[str] = set()
     for role in dict.fromkeys([job.model_role, *sorted(set(job.study.sites.values()))]):
         args = job.of_role(role)
         try:
             bundle = bundles[role] = Bundle(args["bundle"], args["overlays"], args["overrides"])
         except BundleError as error:
+            if str(error) in told:  # of another role, such as that there is no such bundle
+                continue
+            told.add(str(error))
             key = "overlays" if job.study.overlays else "bundle"
             key = "role_overlays" if role in job.study.role_overlays else key
             yield "overrides" if isinstance(error, OverrideError) else key, f"role '{role}': {error}"

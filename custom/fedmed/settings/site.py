@@ -1,5 +1,6 @@
 """A site's own facts: where its data lies and what its machine can do. Nothing about the method."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -65,7 +66,11 @@ def find_site_file(site: str, workspace: Path | None = None) -> Path:
         if place.is_file():
             return place
     looked = "\n".join(f"    {place}" for place in places)
-    raise SiteConfigError(f"site '{site}' has no configuration file. Looked at:\n{looked}\nWrite one:\n{EXAMPLE}")
+    unset = "$FEDMED_HOME is not set; if the site was prepared with it, first: export FEDMED_HOME=FOLDER\n"
+    unset = "" if os.environ.get("FEDMED_HOME") else unset
+    raise SiteConfigError(
+        f"site '{site}' has no configuration file. Looked at:\n{looked}\n{unset}Write one:\n{EXAMPLE}"
+    )
 
 
 def load_site(site: str, workspace: Path | None = None) -> SiteConfig:

@@ -18,6 +18,8 @@ from fedmed.interrupts import end_workers, endings_as_ctrl_c
 from fedmed.plain_text import in_markup
 from fedmed.site_names import name_fault
 
+SUFFIXES = ("--mask-suffix", "--image-suffix")  # whose values may begin with "-"
+
 
 def progress(text: str) -> Track[Known]:
     """Return a ``track`` for :func:`fedmed.data.prepare.pool.run_all` that draws a bar on stderr."""
@@ -45,12 +47,26 @@ def add_options(parser: argparse.ArgumentParser, what: str, example: str) -> Non
 
 
 def parsed_options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """What a person asks for; without a folder to write, the site's place in FedMed's own folder."""
-    options = parser.parse_args(arguments)
+    """What a person asks for; without a folder to write, the site's place in FedMed's own folder.
+
+    The ending of a name may begin with ``-``, as in ``--mask-suffix -msk``.
+    """
+    options = parser.parse_args(_with_suffixes(sys.argv[1:] if arguments is None else arguments))
     if fault := name_fault(options.site):
         parser.error(f"--site {fault}")
     options.out = options.out or fedmed_home() / "sites" / options.site
     return options
+
+
+def _with_suffixes(arguments: Sequence[str]) -> list[str]:
+    """``--mask-suffix -msk`` as ``--mask-suffix=-msk``: argparse takes the second word for an option of its own."""
+    joined: list[str] = []
+    for word in map(str, arguments):
+        if joined and joined[-1] in SUFFIXES and word.startswith("-") and not word.startswith("--"):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def run_command(name: str, work: Callable[[], None]) -> int:
