@@ -1,5 +1,6 @@
 """Everything that a hospital checks before it joins, in one call."""
 
+import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from fedmed.checks.bundle_demands import check_exchange, check_share, read_deman
 from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.disk import check_disk, state_bytes
 from fedmed.checks.entries import LISTS, USED, check_lists, count_lists, read_entries
+from fedmed.checks.grpc_proxy import check_proxy
 from fedmed.checks.kit_findings import check_kit, client_app
 from fedmed.checks.machine import check_machine
 from fedmed.checks.measurement import measure
@@ -166,7 +168,7 @@ def _check_disk(checked: CheckedSite, kit: Kit | None) -> None:
 def _check_connection(checked: CheckedSite, kit: Kit, options: Options, show: Silent) -> None:
     checked.connection = found = Connection(days=kit.days)
     faults = list(check_kit(kit, checked.site.site, *(client_app(checked.work) if checked.work else ())))
-    checked.findings += faults
+    checked.findings += [*faults, *check_proxy(kit.host, kit.port, os.environ)]
     if any(fault.kind in ("kit", "certificate") for fault in faults):
         return
     with show.doing(f"Connecting to {kit.host}, port {kit.port}"):

@@ -99,6 +99,7 @@ _NOTES = {
     "connection": {
         "ends_soon": "a certificate ends soon",
         "running": "the site is running: not checked by starting it",
+        "proxy": "gRPC goes to the server through a proxy",
     },
 }
 
