@@ -254,6 +254,29 @@ def test_a_site_that_starts_anew_is_waited_for_no_longer(own_federation, job, tm
 
 
 @pytest.mark.slow
+def test_a_kit_that_is_started_twice_is_named_at_the_server_and_at_both_places(new_federation):
+    """NVFlare lets the two push each other out, and says nothing."""
+    federation = new_federation({"ct_north": "supervised"})
+    federation.start("server", "ct_north")
+    federation.wait_for("ct_north")
+    copy = federation.folder / "copy"
+    shutil.copytree(federation.kit("ct_north"), copy, ignore=shutil.ignore_patterns("*.fl", "*.txt"))
+    line = ["bash", str(copy / "startup" / "sub_start.sh"), "--once"]
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.Popen(line, env=federation.environment("ct_north"), start_new_session=True, **streams)
+    for kit, words in (
+        (
+            federation.kit("server"),
+            "site 'ct_north' connects again and again while it is connected, from ipv4:127.0.0.1:",
+        ),
+        (federation.kit("ct_north"), "this site's kit is started twice"),
+        (copy, "this site's kit is started twice"),
+    ):
+        assert until(lambda log=kit / "log.txt", words=words: words in log.read_text(), 300), kit
+    federation.close()
+
+
+@pytest.mark.slow
 def test_a_killed_process_at_the_server_is_named_in_the_jobs_own_log(own_federation, job, tmp_path):
     settings = {"seconds": 600, "mark": str(tmp_path / "late")}
     faulty = make_faulty(job("faulty", rounds=3), {"ct_east": {"1": "late"}}, **settings)

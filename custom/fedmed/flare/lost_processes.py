@@ -23,6 +23,8 @@ from nvflare.private.defs import CellMessageHeaderKeys, JobFailureMsgKey
 from nvflare.private.fed.server.fed_server import FederatedServer
 from nvflare.private.fed.server.server_engine import ServerEngine
 
+from fedmed.flare.kits_at_work_twice import watch_server
+
 log = logging.getLogger("fedmed.server")
 JOB_PROCESS = "nvflare.private.fed.app.server.runner_process"
 ORPHAN_SECONDS = 10.0  # for a killed process to be gone
@@ -132,6 +134,7 @@ class LostProcesses(FLComponent):
         FederatedServer._sync_client_jobs = sync_client_jobs
         FederatedServer.process_job_failure = process_job_failure
         ServerEngine.wait_for_complete = wait_for_complete
+        watch_server()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Once the server has started: end what ran before, for its waiting process is gone."""
