@@ -34,16 +34,16 @@ def test_a_stopped_preparation_ends_with_its_workers(ending, tmp_path):
     (tmp_path / "command.py").write_text(COMMAND)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     line = [sys.executable, str(tmp_path / "command.py")]
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(line, env=env, text=True, **streams) as process:
-        try:
-            assert process.stdout.readline() == "works\n"
-            workers = psutil.Process(process.pid).children(recursive=True)
-            process.send_signal(ending)
-            assert "prepare: interrupted; nothing was written" in process.communicate(timeout=60)[1]
-        finally:
-            process.kill()
-    assert process.returncode == 130 and workers and not psutil.wait_procs(workers, timeout=60)[1]
+    with subprocess.Popen(line, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == "works\n"
+        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        process.send_signal(ending)
+        _, alive = psutil.wait_procs(family, timeout=30)
+        for one in alive:
+            one.kill()
+        said = process.stderr.read()
+    assert len(family) > 1 and not alive
+    assert "prepare: interrupted; nothing was written" in said
 
 
 def test_nohup_stays_and_all_is_as_before_afterwards():
