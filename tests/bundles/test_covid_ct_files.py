@@ -57,6 +57,23 @@ def test_scans_in_other_units_or_with_holes_are_refused(tmp_path, unit, value, s
         CheckScand("image")(LoadImaged("image")({"image": str(tmp_path / "a.nii")}))
 
 
+def scan_of(low, high, path):
+    nib.save(nib.Nifti1Image(np.linspace(low, high, 120, dtype=np.float32).reshape(4, 5, 6), np.eye(4)), path)
+    return LoadImaged("image")({"image": str(path)})
+
+
+def test_normalised_scans_are_refused_and_a_lost_intercept_is_told(tmp_path, caplog):
+    from covid_ct.errors import BundleInputError
+    from covid_ct.headers import CheckScand
+
+    with pytest.raises(BundleInputError, match=r"a\.nii: values lie in -0\.01…0\.53, which are not HU"):
+        CheckScand("image")(scan_of(-0.01, 0.53, tmp_path / "a.nii"))
+    CheckScand("image")(scan_of(-1024, 500, tmp_path / "b.nii"))
+    assert "intercept" not in caplog.text
+    CheckScand("image")(scan_of(-20, 1059, tmp_path / "c.nii"))
+    assert "c.nii: no value near that of air, -1000 (from -20 on): has the rescale intercept been lost?" in caplog.text
+
+
 @pytest.mark.parametrize("apart", [0, 40])
 def test_a_mask_has_both_affines_of_its_image(tmp_path, apart):
     from covid_ct.headers import KeepQformd

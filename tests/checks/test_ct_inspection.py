@@ -2,6 +2,7 @@
 
 import gzip
 
+import nibabel as nib
 import numpy as np
 import pytest
 
@@ -90,6 +91,26 @@ def empty_mask(site):
     site.mask(FIRST, value=0)
 
 
+def reversed_rows(site):
+    path = site.root / f"konturen/{FIRST}.nii.gz"
+    nib.save(nib.load(path).as_reoriented([[0, 1], [1, -1], [2, 1]]), path)
+
+
+def two_affines(site):
+    path = site.root / f"aufnahmen/{FIRST}.nii.gz"
+    image = nib.load(path)
+    image.set_sform(image.affine, 1)
+    image.set_qform(image.affine + np.diag([0, 0, 1, 0]), 1)
+    nib.save(image, path)
+
+
+def micrometres(site):
+    path = site.root / f"aufnahmen/{FIRST}.nii.gz"
+    image = nib.load(path)
+    image.header.set_xyzt_units("micron")
+    nib.save(image, path)
+
+
 def outside(site):
     site.lists["training"][0]["image"] = "../x.nii.gz"
 
@@ -123,6 +144,9 @@ def picture(site):
         (other_values, "mask_values"),
         (empty_mask, "empty_mask"),
         (picture, "odd_values"),
+        (reversed_rows, "moved_mask"),
+        (two_affines, "two_affines"),
+        (micrometres, "spacing"),
         (outside, "entry"),
         (without_label, "entry"),
         (no_mapping, "entry"),

@@ -1,3 +1,4 @@
+import nibabel as nib
 import numpy as np
 import pytest
 
@@ -84,6 +85,28 @@ def test_mask_of_another_affine(check, scan):
     image, mask = scan()
     with pytest.raises(DataError, match="mask.nii.gz: the mask lies up to 92.0 mm away"):
         check(image, mask, mask_affine=np.diag([2.0, -2.0, 5.0, 1.0]))  # 23 steps of 4 mm
+
+
+def test_a_mask_with_its_rows_reversed_is_moved_onto_its_image(check, scan):
+    image, mask = scan()
+    other = nib.Nifti1Image(mask, AFFINE).as_reoriented([[0, 1], [1, -1], [2, 1]])
+    case = check(image, np.asarray(other.dataobj), mask_affine=other.affine)
+    assert mask.any() and np.array_equal(np.asarray(case["label"])[0], mask)
+    assert np.allclose(case["label"].affine, AFFINE)
+
+
+def test_values_that_are_not_hu(check, scan):
+    with pytest.raises(DataError, match=r"image.nii.gz: values lie in -0.5…0.5, which are not HU"):
+        check(np.linspace(-0.5, 0.5, 4800, dtype=np.float32).reshape(24, 20, 10))
+
+
+def test_voxels_in_metres(save_nifti, scan):
+    path = save_nifti("image.nii.gz", scan()[0])
+    image = nib.load(path)
+    image.header.set_xyzt_units("meter")
+    nib.save(nib.Nifti1Image(scan()[0], image.affine, image.header), path)
+    with pytest.raises(DataError, match=r"image.nii.gz: its header gives voxels in metres"):
+        CheckCased()(LoadCased("image")({"image": str(path)}))
 
 
 def test_rounding_of_an_affine_is_tolerated(check, scan):

@@ -161,6 +161,22 @@ def test_the_grid_of_what_is_no_volume(save, tmp_path):
         read_grid(tmp_path / "photo.png")
 
 
+def test_images_whose_place_is_unclear_take_no_corrections(save):
+    path = save(np.zeros(SHAPE, np.int16))
+    image, second = nib.load(path), AFFINE.copy()
+    image.header.set_xyzt_units("meter")
+    nib.save(image, path.with_name("m.nii"))
+    with pytest.raises(DataError, match="m.nii: its header gives voxels in metres"):
+        read_grid(path.with_name("m.nii"))
+    second[2, 3] += 40
+    image = nib.Nifti1Image(np.zeros(SHAPE, np.int16), AFFINE)
+    image.set_sform(AFFINE, 1)
+    image.set_qform(second, 1)
+    nib.save(image, path)
+    with pytest.raises(DataError, match="sform and qform are up to 40 mm apart; the sform is used here, and maybe not"):
+        read_grid(path)
+
+
 def test_written_masks_are_read_back_and_equal_masks_give_equal_bytes(mask, tmp_path):
     (tmp_path / "m.nii.gz").write_bytes(mask_bytes(mask, AFFINE))
     image = nib.load(tmp_path / "m.nii.gz")

@@ -1,5 +1,6 @@
 """What a NIfTI header may say beside what everybody reads: other units, and a second affine."""
 
+import logging
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,17 @@ from covid_ct.files import nifti_stem
 UNITS = {1: "metres", 3: "micrometres"}  # NIfTI's codes; 0 is unknown and 2 millimetres, which all readers assume
 SPACE = 7  # the bits of xyzt_units that tell the unit of space
 APART = 1e-3  # mm
+NORMALISED = 10.0  # HU on both sides of 0; air and bone are far beyond
+LEAST_AIR = -200.0  # HU; a chest has air in it and around it
+log = logging.getLogger("covid_ct")
 
 
 class CheckScand(MapTransform):
     """Pass on a loaded scan (X, Y, Z) with its metadata, as it is.
 
     Raises:
-        BundleInputError: its header gives voxels in other units than millimetres, or values are NaN or infinite.
+        BundleInputError: its header gives voxels in other units than millimetres, or values are NaN or infinite, or
+            normalised and not HU. Values that seem to have lost their rescale intercept are told in the log.
     """
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
@@ -35,8 +40,16 @@ def _check(image: Any) -> None:
     name = str(meta.get("filename_or_obj", "the scan"))
     if unit := UNITS.get(int(np.asarray(meta.get("xyzt_units", 0))) & SPACE):
         raise BundleInputError(f"{name}: its header gives voxels in {unit}; save it in millimetres")
-    if bad := int((~torch.isfinite(torch.as_tensor(image))).sum()):
+    values = torch.as_tensor(image)
+    if bad := int((~torch.isfinite(values)).sum()):
         raise BundleInputError(f"{name}: {bad} voxels are NaN or infinite; export it again")
+    low, high = (float(end) for end in values.aminmax()) if values.numel() else (0.0, 0.0)
+    if low < high and max(abs(low), abs(high)) <= NORMALISED:
+        raise BundleInputError(f"{name}: values lie in {low:.3g}…{high:.3g}, which are not HU; export it in HU")
+    if low > LEAST_AIR:
+        log.warning(
+            "%s: no value near that of air, -1000 (from %g on): has the rescale intercept been lost?", name, low
+        )
 
 
 class KeepQformd(MapTransform):

@@ -20,7 +20,7 @@ _FAULTS = (
     (r"unreadable", "unreadable", "restore the file or remove the entry"),
     (r"does not fit into memory", "memory", "check with --workers 1 or on a machine with more memory"),
     (r"spacing of zero|affine has values|^no affine", "geometry", "export the image again with its geometry"),
-    (r"^voxels of .* mm", "spacing", "correct the header or export the image again"),
+    (r"^voxels of .* mm|^its header gives voxels", "spacing", "correct the header or export the image again"),
     (r"^\d+D|^2D|^empty \(shape", "volume", "list one 3D volume a file"),
     (r"NaN or infinite|not HU|implausible HU|in HU$|^empty", "values", "export the image again in Hounsfield units"),
     (r"^mask has shape|^mask lies", "mask_grid", "draw or resample the mask on the grid of its image"),
@@ -29,6 +29,8 @@ _FAULTS = (
 _NOTES = (
     (r"mask is empty", "empty_mask", "right for a healthy patient; otherwise draw the mask"),
     (r"8-bit picture|rescale intercept", "odd_values", "compare it with its source"),
+    (r"^the mask's axes", "moved_mask", "training does so too; nothing is lost"),
+    (r"sform and qform", "two_affines", "look at it and its mask in your viewer, and save it with one"),
 )
 
 
@@ -59,8 +61,7 @@ class CTInspection(Inspection):
         files = {entry: (entry.image, entry.mask or masked.get(entry.image)) for entry in entries}
         pairs = list(dict.fromkeys(files.values()))
         sources = [Source(str(place), (image,), mask=mask) for place, (image, mask) in enumerate(pairs)]
-        # NIfTI is never converted, so nothing is written into the folder that a preparation would convert to.
-        cases = dict(zip(pairs, inspect_all(sources, Path("unused"), workers, track=track), strict=True))
+        cases = dict(zip(pairs, inspect_all(sources, None, workers, track=track), strict=True))
         for case in cases.values():  # a copy is no fault of the file; it is judged by the lists that hold it
             case.faults = [fault for fault in case.faults if not fault.startswith(_COPY)] + _odd_size(case)
         return with_lists({entry: cases[files[entry]] for entry in entries})

@@ -70,6 +70,8 @@ _NOTES = {
     "data": {
         "odd_values": "images with values that look like a picture or a lost offset",
         "empty_mask": "empty masks",
+        "moved_mask": "masks whose axes are stored in another order than their image's",
+        "two_affines": "images with two affines that differ",
         "twice": "scans that are listed more than once, none of them in a scored list",
         "no_patient": "entries that do not say who the patient is",
         "unused": "images that the site's role does not use",

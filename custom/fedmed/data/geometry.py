@@ -10,6 +10,7 @@ import numpy as np
 UNITS = {1: "metres", 3: "micrometres"}  # NIfTI's codes; 0 is unknown and 2 millimetres, which all readers assume
 SPACE = 7  # the bits of a header's xyzt_units that tell the unit of space
 APART = 1e-3  # mm between two affines that are meant to be one
+SIGNED_PERMUTATION = 1e-3  # largest deviation of an axis' direction from another axis, in voxels
 
 
 def corner_distance(affine: np.ndarray, other: np.ndarray, shape: tuple[int, ...]) -> float:
@@ -27,12 +28,64 @@ def to_ras(affine: np.ndarray) -> np.ndarray:
     return np.diag([-1.0, -1.0, 1.0, 1.0]) @ affine
 
 
-def nifti(array: np.ndarray, affine: np.ndarray) -> nib.Nifti1Image:
-    """A volume (X, Y, Z) with its affine (4, 4) to mm as NIfTI, in the array's type."""
+def voxels_onto(own: np.ndarray, affine: np.ndarray, shape: tuple[int, ...], tolerance: float) -> np.ndarray | None:
+    """The matrix (4, 4) of whole numbers from voxels of a mask to voxels of its image, axes turned but not scaled.
+
+    Args:
+        own, affine: (4, 4) of the mask and of the image, voxel to mm.
+        shape: of the mask, (X, Y, Z).
+        tolerance: mm that a corner of the mask may lie away from a voxel of the image's grid.
+
+    Returns:
+        The matrix, or None where voxels of one are not voxels of the other.
+    """
+    if not all(np.isfinite(a).all() and abs(np.linalg.det(a[:3, :3])) > 1e-9 for a in (own, affine)):
+        return None
+    exact = np.linalg.inv(affine) @ own
+    turn = np.rint(exact[:3, :3])
+    permutation = all((np.abs(turn).sum(axis) == 1).all() for axis in (0, 1))
+    if not permutation or np.abs(exact[:3, :3] - turn).max() > SIGNED_PERMUTATION:
+        return None
+    whole = nib.affines.from_matvec(turn, np.rint(exact[:3, 3]))
+    return whole if corner_distance(own, affine @ whole, shape) <= tolerance else None
+
+
+def axis_order(
+    own: np.ndarray, own_shape: tuple[int, ...], affine: np.ndarray, shape: tuple[int, ...], tolerance: float
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """How a mask is stored on its image's own grid in another order of axes, as dcm2niix and other programs differ.
+
+    Args:
+        own, own_shape, affine, shape: of the mask and of the image, as in :func:`voxels_onto`.
+        tolerance: likewise.
+
+    Returns:
+        The axes for ``transpose``, and then those to flip, which bring the mask onto the image without loss; None
+        where it lies on another grid, or already on this one.
+    """
+    if len(own_shape) != 3 or (whole := voxels_onto(own, affine, own_shape, tolerance)) is None:
+        return None
+    axes = np.abs(whole[:3, :3]).argmax(axis=1)
+    reversed_ = whole[np.arange(3), axes] < 0
+    start = np.where(reversed_, np.array(shape) - 1, 0)
+    if tuple(own_shape[axis] for axis in axes) != tuple(shape) or not np.array_equal(whole[:3, 3], start):
+        return None
+    flips = np.flatnonzero(reversed_)
+    if not flips.size and axes.tolist() == [0, 1, 2]:
+        return None
+    return tuple(axes.tolist()), tuple(flips.tolist())
+
+
+def nifti(array: np.ndarray, affine: np.ndarray, like: nib.Nifti1Header | None = None) -> nib.Nifti1Image:
+    """A volume (X, Y, Z) with its affine (4, 4) to mm as NIfTI, in the array's type.
+
+    ``like`` is the header of the image that a mask belongs to: a second affine of it, which some viewers take, stays.
+    """
     image = nib.Nifti1Image(array, affine, dtype=array.dtype)
     image.header.set_xyzt_units("mm")
-    image.set_qform(affine, code=1)
     image.set_sform(affine, code=1)
+    second, code = like.get_qform(coded=True) if like is not None and affine_notes(like) else (affine, 1)
+    image.set_qform(second, code=int(code))
     return image
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 
-from fedmed.data.geometry import corner_distance
+from fedmed.data.geometry import affine_notes, unit_fault, voxels_onto
 from fedmed.data.image_size import UNREADABLE, opened_nifti, size_fault, volume
 from fedmed.data.prepare.volume_faults import GRID_TOLERANCE, mask_faults
 from fedmed.data.regular_file import file_bytes
@@ -14,14 +14,13 @@ from fedmed.errors import DataError, first_line
 
 FLOAT_32 = 4  # bytes of a value
 NIFTI, NRRD = (".nii", ".nii.gz"), (".nrrd", ".nhdr")
-SIGNED_PERMUTATION = 1e-3  # largest deviation of an axis' direction from another axis, in voxels
 
 
 def read_grid(image: Path) -> tuple[tuple[int, ...], np.ndarray]:
     """Return the shape (X, Y, Z) and affine (4, 4) of an image; its voxels are not read.
 
     Raises:
-        DataError: not a 3D NIfTI file.
+        DataError: not a 3D NIfTI file in millimetres, or one of two affines: a mask may have been drawn in either.
     """
     if not image.name.lower().endswith(NIFTI):
         raise DataError(f"the image {image.name} is not a NIfTI file; only masks of 3D NIfTI images are used")
@@ -31,6 +30,10 @@ def read_grid(image: Path) -> tuple[tuple[int, ...], np.ndarray]:
         raise DataError(f"the image {image.name} is unreadable ({first_line(error)})") from error
     if len(opened.shape) != 3:
         raise DataError(f"the image {image.name} has shape {opened.shape}; a 3D volume is needed")
+    if fault := unit_fault(opened.header):
+        raise DataError(f"the image {image.name}: {fault}")
+    for note in affine_notes(opened.header):
+        raise DataError(f"the image {image.name}: {note} here, and maybe not where it was drawn; save it with one")
     return tuple(int(n) for n in opened.shape), np.asarray(opened.affine, dtype=float)
 
 
@@ -124,19 +127,11 @@ def _place(mask: np.ndarray, own: np.ndarray, shape: tuple[int, ...], affine: np
     """Put a mask whose voxels are voxels of the image's grid in its place; any other mask is returned as it is."""
     if mask.size != np.prod(shape) and not (mask != 0).any():
         return mask, own  # nothing tells a part of the grid from a mask of another scan
-    if not all(np.isfinite(a).all() and abs(np.linalg.det(a[:3, :3])) > 1e-9 for a in (own, affine)):
-        return mask, own
-    to_image = np.linalg.inv(affine) @ own  # mask index -> image index
-    turn = np.rint(to_image[:3, :3])
-    permutation = all((np.abs(turn).sum(axis) == 1).all() for axis in (0, 1))
-    if np.abs(to_image[:3, :3] - turn).max() > SIGNED_PERMUTATION or not permutation:
-        return mask, own
-    start = np.rint(to_image[:3, 3])
-    snapped = nib.affines.from_matvec(turn, start)
-    if corner_distance(own, affine @ snapped, mask.shape) > GRID_TOLERANCE:
+    whole = voxels_onto(own, affine, mask.shape, GRID_TOLERANCE)
+    if whole is None:
         return mask, own
     inside = np.argwhere(mask != 0)
-    places = np.rint(inside @ turn.T + start).astype(int)
+    places = nib.affines.apply_affine(whole, inside).astype(int)
     if len(places) and (places.min() < 0 or (places >= np.array(shape)).any()):
         raise DataError("foreground lies outside the image")
     placed = np.zeros(shape, mask.dtype)

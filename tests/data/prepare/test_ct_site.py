@@ -219,6 +219,28 @@ def test_a_file_without_an_affine_does_not_become_one_of_1_mm(folder, tmp_path):
     assert case.case == "p0_s0" and "no affine (sform and qform code are 0)" in case.faults[0]
 
 
+@pytest.mark.parametrize("apart", [0, 40])
+def test_masks_in_another_axis_order_are_moved_onto_their_images(folder, tmp_path, write_nifti, apart):
+    """As dcm2niix stores them, beside an image of another program; the image may have a second affine, too."""
+    plain = {path.name: np.asanyarray(nib.load(path).dataobj) for path in (folder / "mask").iterdir()}
+    path = folder / "image" / "p0_s0.nii.gz"
+    image, second = nib.load(path), nib.load(path).affine.copy()
+    for name, mask in plain.items():
+        other = nib.Nifti1Image(mask, image.affine).as_reoriented([[1, 1], [0, -1], [2, 1]])
+        write_nifti(folder / "mask" / name, np.asarray(other.dataobj), other.affine)
+    second[2, 3] += apart
+    image.set_sform(image.affine, 1)
+    image.set_qform(second, 1)
+    nib.save(image, path)
+    prepared = prepare(folder, tmp_path / "site")
+    assert len(prepared.sections["Refused"]) == 0
+    assert any(line.startswith("20 × the mask's axes are in another") for line in prepared.sections["Worth a look"])
+    for name, mask in plain.items():
+        moved = nib.load(tmp_path / "site" / "prepared" / "masks" / name)
+        assert np.array_equal(moved.dataobj, mask) and np.allclose(moved.affine, image.affine)
+    assert np.allclose(nib.load(tmp_path / "site" / "prepared" / "masks" / path.name).get_qform(), second)
+
+
 def test_masks_of_other_values_name_what_tells_them_apart(folder, tmp_path, write_nifti):
     for path in (folder / "mask").iterdir():
         write_nifti(path, np.asanyarray(nib.load(path).dataobj) * np.uint8(255))

@@ -64,3 +64,25 @@ def test_frames_are_sorted_by_position_and_scaled_each(write_enhanced):
 def test_irregular_frames_are_refused_as_slices_are(write_enhanced, frames, reason):
     with pytest.raises(DataError, match=reason):
         read_series(write_enhanced(*frames))
+
+
+@pytest.mark.parametrize(
+    ("part", "note"),
+    [("CHEST", ""), ("ABDOMEN_THORAX", ""), ("CAP", ""), ("", ""), ("HEAD", "HEAD"), ("SCAPULA", "SCAPULA")],
+)
+def test_another_body_part_than_the_chest_is_told(tmp_path, write_dicom, change_dicom, part, note):
+    write_dicom(tmp_path / "classic", STORED)
+    change_dicom(tmp_path / "classic", BodyPartExamined=part)
+    *_, notes = read_series(tuple(sorted((tmp_path / "classic").iterdir(), reverse=True)))
+    assert notes == ([f"the body part is {note}, not the chest, as its header says"] if note else [])
+
+
+def test_the_body_part_of_frames_is_told(write_enhanced):
+    (path,) = write_enhanced(*((3.0 * k, 0, k) for k in range(5)))
+    head = pydicom.dcmread(path)
+    head.SharedFunctionalGroupsSequence[0].FrameAnatomySequence = [
+        of(FrameLaterality="U", AnatomicRegionSequence=[of(CodeValue="69536005", CodeMeaning="Head")])
+    ]
+    head.save_as(path)
+    *_, notes = read_series((path,))
+    assert notes == ["the body part is HEAD, not the chest, as its header says"]

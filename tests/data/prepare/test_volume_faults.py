@@ -1,10 +1,13 @@
 """Each reason to refuse an image or a mask."""
 
+import re
+
 import nibabel as nib
 import numpy as np
 import pytest
 
 from fedmed.data.geometry import affine_notes, corner_distance, unit_fault
+from fedmed.data.prepare.mask_values import proposal
 from fedmed.data.prepare.volume_faults import geometry_faults, mask_faults, value_faults, value_notes
 
 AFFINE = np.diag([0.7, 0.7, 2.0, 1.0])
@@ -110,3 +113,28 @@ def test_tenths_of_a_millimetre_are_rounding_and_more_is_not():
     near[0, 3], far[0, 3] = 0.099, 0.101
     assert mask_faults(mask, near, SHAPE, AFFINE) == []
     assert mask_faults(mask, far, SHAPE, AFFINE)
+
+
+def mask_of(*values, counts=None):
+    """A mask of zeros, and of each value as many voxels as ``counts`` says."""
+    return np.concatenate([np.zeros(50), np.repeat(values, counts or [5] * len(values))])
+
+
+@pytest.mark.parametrize(
+    ("mask", "said"),
+    [
+        (mask_of(255), r"--mask-value 255$"),
+        (mask_of(1, 3), r"--mask-value 1,3, or those of them"),
+        (np.repeat([1, 2], 5), r"--mask-value 2$"),
+        (np.full(5, 2), r"--mask-value 2$"),
+        (mask_of(0.2, 0.9), r"--mask-threshold 0\.5 "),
+        (mask_of(0.1, 0.3), r"--mask-threshold 0\.15 "),
+        (mask_of(0.5, 99.5), r"--mask-threshold 50 "),
+        (mask_of(*range(10, 250, 10), 255, counts=[1] * 24 + [100]), r"--mask-threshold 128 "),
+        (mask_of(*range(1, 118)), r"which of its 117 labels count: .*--mask-value 1,2$"),
+        (mask_of(-1000, 40), "looks like a scan"),
+        (mask_of(np.nan), "without NaN"),
+    ],
+)
+def test_what_counts_is_proposed_from_the_values_of_a_mask(mask, said):
+    assert re.search(said, proposal(mask))

@@ -9,19 +9,28 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 
-from fedmed.data.geometry import affine_notes, nifti, unit_fault
+from fedmed.data.geometry import affine_notes, axis_order, nifti, unit_fault
 from fedmed.data.image_size import UNREADABLE, opened_nifti
 from fedmed.data.patient_ids import folded
 from fedmed.data.prepare.case import Case, Source, content_hash
 from fedmed.data.prepare.mask_values import BINARY, Foreground, hinted
 from fedmed.data.prepare.pool import DIED, Track, run_all
-from fedmed.data.prepare.volume_faults import LOWEST_PEAK, geometry_faults, mask_faults, value_faults, value_notes
+from fedmed.data.prepare.volume_faults import (
+    GRID_TOLERANCE,
+    LOWEST_PEAK,
+    geometry_faults,
+    mask_faults,
+    value_faults,
+    value_notes,
+)
 from fedmed.errors import DataError, first_line
+
+MOVED = "the mask's axes are in another order or direction than the image's; moved onto its grid, voxel by voxel"
 
 
 def inspect_all(
     sources: Sequence[Source],
-    converted: Path,
+    converted: Path | None,
     workers: int = 1,
     lowest_peak: float = LOWEST_PEAK,
     track: Track | None = None,
@@ -34,7 +43,8 @@ def inspect_all(
     Args:
         sources: what was found.
         converted: folder for what is written: ``images`` made from DICOM series, with this ``ending``, and ``masks``
-            of 0 and 1 where ``foreground`` says which values count.
+            of 0 and 1 where ``foreground`` says which values count, or where they are moved onto their image. None
+            where there is no series and nothing is to be written.
         lowest_peak: HU that the brightest voxel of a usable volume exceeds.
         workers, track: see :func:`fedmed.data.prepare.pool.run_all`; so are the errors.
     """
@@ -46,9 +56,9 @@ def inspect_all(
     return cases
 
 
-def _inspect(source: Source, converted: Path, lowest_peak: float, foreground: Foreground, ending: str) -> Case:
+def _inspect(source: Source, converted: Path | None, lowest_peak: float, foreground: Foreground, ending: str) -> Case:
     found = source.files[0].parent if source.series else source.files[0]
-    image = converted / "images" / f"{source.case}{ending}" if source.series else found
+    image = converted / "images" / f"{source.case}{ending}" if source.series and converted else found
     said = source.patient_said
     case = Case(source.case, source.patient or source.case, found, image, source.mask, patient_said=said)
     if source.fault:
@@ -57,9 +67,9 @@ def _inspect(source: Source, converted: Path, lowest_peak: float, foreground: Fo
     try:
         if source.series:
             _convert(source, case, image)
-        affine = _inspect_image(case, image, lowest_peak)
+        opened = _inspect_image(case, image, lowest_peak)
         if case.mask and case.usable:
-            case.mask = _inspect_mask(case, case.mask, affine, foreground, converted / "masks")
+            case.mask = _inspect_mask(case, case.mask, opened, foreground, converted)
     except DataError as error:
         case.faults.append(str(error))
     except MemoryError:
@@ -88,19 +98,19 @@ def _convert(source: Source, case: Case, target: Path) -> None:
             case.notes.append("no PatientID; counted as a separate patient")
 
 
-def _inspect_image(case: Case, path: Path, lowest_peak: float) -> np.ndarray:
-    """Fill in what the file shows, and return its affine."""
+def _inspect_image(case: Case, path: Path, lowest_peak: float) -> nib.Nifti1Image:
+    """Fill in what the file shows, and return it as it was opened."""
     image = _opened(path, "image")
     with _readable(path, "image"):
         header = _stored_header(path, image)
     case.shape = tuple(int(length) for length in image.shape)
     if unit := unit_fault(header):
         case.faults.append(unit)
-        return image.affine
+        return image
     placed = bool(header["sform_code"] or header["qform_code"])
     case.faults += geometry_faults(case.shape, image.affine, tuple(map(float, header["pixdim"][1:4])), placed)
     if case.faults:
-        return image.affine
+        return image
     case.spacing = tuple(round(float(size), 6) for size in np.linalg.norm(image.affine[:3, :3], axis=0))
     with _readable(path, "image"):
         values = np.asanyarray(image.dataobj)
@@ -110,27 +120,36 @@ def _inspect_image(case: Case, path: Path, lowest_peak: float) -> np.ndarray:
         case.hu_mean = round(float(values.mean(dtype=np.float64)), 3)
         case.notes += [*value_notes(values), *affine_notes(header)]
         case.content = content_hash(values)
-    return image.affine
+    return image
 
 
-def _inspect_mask(case: Case, path: Path, image_affine: np.ndarray, foreground: Foreground, target: Path) -> Path:
-    """Measure a mask; return its file, which is new in ``target`` where only some values count."""
+def _inspect_mask(
+    case: Case, path: Path, image: nib.Nifti1Image, foreground: Foreground, converted: Path | None
+) -> Path:
+    """Measure a mask; return its file, a new one where only some values count or its axes were in another order."""
     opened = _opened(path, "mask")
     with _readable(path, "mask"):
-        mask, notes = foreground.of(np.asanyarray(opened.dataobj))
+        stored = np.asanyarray(opened.dataobj)
+    mask, notes = foreground.of(stored)
     case.notes += notes
-    case.faults += hinted(mask_faults(mask, opened.affine, case.shape, image_affine))
+    order = axis_order(opened.affine, mask.shape, image.affine, case.shape, GRID_TOLERANCE)
+    if order:
+        mask = np.flip(mask.transpose(order[0]), order[1])
+        case.notes.append(MOVED)
+    faults = mask_faults(mask, image.affine if order else opened.affine, case.shape, image.affine)
+    case.faults += hinted(faults, stored)
     if case.faults:
         return path
-    voxel_ml = abs(float(np.linalg.det(image_affine[:3, :3]))) / 1000
+    voxel_ml = abs(float(np.linalg.det(image.affine[:3, :3]))) / 1000
     case.mask_ml = round(np.count_nonzero(mask) * voxel_ml, 6)
     if not case.mask_ml:
         case.notes.append("the mask is empty")
-    if not foreground.converts:
+    if converted is None or not (foreground.converts or order):
         return path
-    target.mkdir(parents=True, exist_ok=True)
-    nib.save(nifti(mask, opened.affine), target / f"{case.case}.nii.gz")
-    return target / f"{case.case}.nii.gz"
+    target = converted / "masks" / f"{case.case}.nii.gz"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    nib.save(nifti(mask, image.affine, image.header), target)
+    return target
 
 
 def _opened(path: Path, what: str) -> nib.Nifti1Image:
@@ -152,7 +171,7 @@ def _stored_header(path: Path, image: nib.Nifti1Image) -> nib.Nifti1Header:
         return type(image.header).from_fileobj(file, check=False)
 
 
-def _refuse_copies(cases: Sequence[Case], converted: Path) -> None:
+def _refuse_copies(cases: Sequence[Case], converted: Path | None) -> None:
     """Mark every usable case with the same voxels as another one; of two, the one with a mask remains."""
     first: dict[str, str] = {}
     for case in sorted(cases, key=lambda case: (case.mask_ml is None, case.case)):
@@ -161,8 +180,8 @@ def _refuse_copies(cases: Sequence[Case], converted: Path) -> None:
             _forget(case, converted)
 
 
-def _forget(case: Case, converted: Path) -> None:
+def _forget(case: Case, converted: Path | None) -> None:
     """Remove what was written for a case that is refused."""
     for path in (case.image, case.mask):
-        if path and path.is_relative_to(converted):
+        if path and converted and path.is_relative_to(converted):
             path.unlink(missing_ok=True)

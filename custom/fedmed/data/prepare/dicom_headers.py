@@ -11,6 +11,7 @@ from pydicom.uid import UID
 
 from fedmed.data.dicom_start import dicom_fault
 from fedmed.data.prepare.dicom_slices import Slice, slices_of
+from fedmed.data.prepare.xray_view import CHEST
 from fedmed.errors import DataError, first_line
 
 SCALE = {"RescaleIntercept": 1, "RescaleSlope": 1, "PixelSpacing": 2}  # numbers; without them ITK takes 0, 1, 1 mm
@@ -28,6 +29,7 @@ BY_TURNS = {  # what tells two acquisitions or reconstructions of one series fro
     "KVP": "tube voltages",
     "ConvolutionKernel": "reconstructions",
 }
+WITH_CHEST = ("CAP", "TAP", "BODY", "WHOLEBODY", "TRUNK")  # body parts of a scan that has the chest in it
 GAP_TOLERANCE = 0.1  # of the usual slice distance; scanners round positions, a missing slice doubles the distance
 SHEAR_TOLERANCE = 0.01  # sideways shift for each mm of depth; a tilted gantry shows 0.1 and more
 SPACING_TOLERANCE = 1e-3  # of the pixel spacing; files round it
@@ -86,7 +88,7 @@ def check_headers(files: Sequence[Path]) -> tuple[Dataset, list[Slice], list[str
             if len(slices) > 1:
                 _check_positions(slices)
                 _check_turns(slices)
-            return heads[0], slices, _check_uids(heads, files)
+            return heads[0], slices, [*_check_uids(heads, files), *_part_notes(slices)]
         except (AttributeError, TypeError, ValueError) as error:
             raise DataError(
                 f"a slice has an unreadable header ({first_line(error)}); export the series again"
@@ -174,6 +176,20 @@ def _check_distances(depth: np.ndarray, names: Sequence[str]) -> None:
             f"slices are missing or unequally spaced: {gaps[worst]:.3g} mm between {names[order[worst]]} and "
             f"{names[order[worst + 1]]}, {usual:.3g} mm elsewhere"
         )
+
+
+def _part_notes(slices: Sequence[Slice]) -> list[str]:
+    """Say which body part the headers name, where it is not the chest, nor more than it."""
+    named = {part: None for each in slices if (part := _part_of(each.head))}
+    other = [part for part in named if part not in WITH_CHEST and not any(word in part for word in CHEST)]
+    return [f"the body part is {' and '.join(other)}, not the chest, as its header says"] if other else []
+
+
+def _part_of(head: Dataset) -> str:
+    part = str(head.get("BodyPartExamined") or "")
+    for code in head.get("AnatomicRegionSequence") or ():
+        part = part or str(code.get("CodeMeaning") or "")
+    return part.strip().upper()
 
 
 def _check_uids(heads: Sequence[Dataset], files: Sequence[Path]) -> list[str]:

@@ -18,6 +18,7 @@ from fedmed.errors import DataError, first_line
 OF_FRAME = {  # attribute of a classic slice -> its names in the functional groups of a frame
     **{name: (name,) for name in ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness")},
     **{name: (name,) for name in ("RescaleIntercept", "RescaleSlope", "RescaleType", "KVP", "ConvolutionKernel")},
+    **{name: (name,) for name in ("BodyPartExamined", "AnatomicRegionSequence")},
     "AcquisitionNumber": ("AcquisitionNumber", "FrameAcquisitionNumber"),
     "TemporalPositionIdentifier": ("TemporalPositionIdentifier", "TemporalPositionIndex"),
 }

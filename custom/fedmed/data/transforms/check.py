@@ -1,5 +1,6 @@
 """Refuse images and masks that cannot be trained on."""
 
+import logging
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -8,8 +9,11 @@ import torch
 from monai.data import MetaTensor
 from monai.transforms import Transform
 
-from fedmed.data.geometry import corner_distance, unit_fault
+from fedmed.data.geometry import axis_order, corner_distance, unit_fault
+from fedmed.data.prepare.volume_faults import NORMALISED
 from fedmed.errors import DataError
+
+log = logging.getLogger(__name__)
 
 
 class CheckCased(Transform):
@@ -18,11 +22,13 @@ class CheckCased(Transform):
     Args:
         image: key of the image, a MetaTensor (1, X, Y, Z).
         label: key of the mask; a case without it is checked as an image alone.
-        tolerance: largest distance in mm between a corner of the image and the same corner of the mask.
+        tolerance: largest distance in mm between a corner of the image and the same corner of the mask. A mask on the
+            image's grid whose axes are stored in another order or direction is moved onto it, voxel by voxel.
 
     Raises:
-        DataError: an image that is not one volume, is empty, not in millimetres, or holds NaN or infinity; a mask of
-            another shape or position, or with values other than 0 and 1. Names the file and what to do.
+        DataError: an image that is not one volume, is empty, not in millimetres, normalised and not in HU, or holds
+            NaN or infinity; a mask of another shape or position, or with values other than 0 and 1. Names the file and
+            what to do.
     """
 
     def __init__(self, image: str = "image", label: str = "label", tolerance: float = 0.1) -> None:
@@ -32,6 +38,7 @@ class CheckCased(Transform):
         case = dict(data)
         _check_image(case[self.image])
         if self.label in case:
+            case[self.label] = _moved(case[self.image], case[self.label], self.tolerance)
             _check_mask(case[self.image], case[self.label], self.tolerance)
         return case
 
@@ -52,9 +59,25 @@ def _check_image(image: MetaTensor) -> None:
         raise DataError(f"{name}: the file holds {image.shape[0]} volumes; save the one to use in a file of its own")
     if count := int((~torch.isfinite(image)).sum()):
         raise DataError(f"{name}: {count} voxels are NaN or infinite; export the image again, in Hounsfield units")
+    low, high = float(image.min()), float(image.max())
+    if low < high and max(abs(low), abs(high)) <= NORMALISED:
+        raise DataError(f"{name}: values lie in {low:.3g}…{high:.3g}, which are not HU; export the image again in HU")
     affine = np.asarray(image.affine, dtype=np.float64)
     if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-6:
         raise DataError(f"{name}: the affine has no usable voxel spacing; export the image again with its geometry")
+
+
+def _moved(image: MetaTensor, mask: MetaTensor, tolerance: float) -> MetaTensor:
+    """The mask in the axis order of its image, where only that is different; else as it is."""
+    own, affine = (np.asarray(each.affine, dtype=np.float64) for each in (mask, image))
+    order = axis_order(own, tuple(mask.shape[1:]), affine, tuple(image.shape[1:]), tolerance)
+    if order is None:
+        return mask
+    log.info("%s: the mask has its axes in another order than its image; moved onto it", _name(mask))
+    axes, flips = ([axis + 1 for axis in which] for which in order)
+    moved = MetaTensor(mask.as_tensor().permute(0, *axes).flip(flips)).copy_meta_from(mask)
+    moved.affine = image.affine.clone()
+    return moved
 
 
 def _check_mask(image: MetaTensor, mask: MetaTensor, tolerance: float) -> None:
