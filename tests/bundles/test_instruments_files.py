@@ -64,6 +64,16 @@ def test_pictures_whose_times_are_known_are_one_anothers_history(tmp_path):
     assert {row["name"]: row["second"] for row in rows}["f09.png"] == pytest.approx(0.9)
 
 
+def test_what_an_earlier_inference_wrote_is_no_frame(tmp_path, caplog):
+    for name in ("a.png", "masks/a.png", "overlays/a.jpg", "timelines/a.png", "ribbons/a.png", "more/masks/b.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        grey(7).save(tmp_path / name)
+    found = part("frames").list_frames(tmp_path, tmp_path / "more" / "..")
+    assert [Path(path).relative_to(tmp_path).as_posix() for path in found] == ["a.png", "more/masks/b.png"]
+    assert "4 pictures of an earlier inference are left out, such as a.png" in caplog.text
+    assert len(part("frames").list_frames(tmp_path, tmp_path / "eval")) == 6
+
+
 @pytest.mark.parametrize("table", [False, True])
 def test_frames_of_two_videos_in_one_folder_are_refused(tmp_path, table):
     numbers = range(0, 8, 2)

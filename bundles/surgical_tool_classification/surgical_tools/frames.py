@@ -1,5 +1,6 @@
 """Find and read the frames and videos to infer."""
 
+import logging
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from PIL import Image
 
 from .errors import BundleInputError
 
+log = logging.getLogger(__name__)
 PICTURES = (".png", ".jpg", ".jpeg")
+WRITTEN = ("masks", "overlays", "ribbons", "timelines")  # folders of pictures that these bundles' inference writes
 VIDEOS = (
     ".mp4",
     ".avi",
@@ -31,15 +34,25 @@ VIDEOS = (
 )
 
 
-def list_frames(folder: str | Path) -> list[str]:
+def list_frames(folder: str | Path, output_dir: str | Path | None = None) -> list[str]:
     """Return a video, or the PNG and JPEG files and videos of a folder at any depth, sorted; hidden ones are ignored.
+
+    Args:
+        folder: where they are.
+        output_dir: where inference writes; pictures that an earlier one wrote there are left out, and the log says how
+            many. None = elsewhere.
 
     Raises:
         BundleInputError: no such file or folder, or no picture or video in it.
     """
     root = Path(folder)
     paths = [root] if root.is_file() else sorted(root.rglob("*")) if root.is_dir() else []
-    found = [str(path) for path in paths if _is_wanted(path) and not _hidden(path, root)]
+    wanted = [path for path in paths if _is_wanted(path) and not _hidden(path, root)]
+    written = {Path(output_dir, name).resolve() for name in WRITTEN} if output_dir is not None else set()
+    own = {path for path in wanted if written & set(path.resolve().parents)}
+    if own:
+        log.warning("%s: %d pictures of an earlier inference are left out, such as %s", root, len(own), min(own).name)
+    found = [str(path) for path in wanted if path not in own]
     if not found:
         raise BundleInputError(
             f"{root} holds no picture (.png, .jpg) and no video ({', '.join(VIDEOS)}); set dataset_dir to a folder of "
