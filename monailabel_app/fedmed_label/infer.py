@@ -22,7 +22,7 @@ from fedmed.errors import BundleError, DataError, first_line
 from fedmed_label.bundles import read_bundle
 from fedmed_label.heat_maps import heat_map, write_overlay
 from fedmed_label.weights import load_weights
-from fedmed_label.writers import PICTURES, flat_label, read_width_first, scores, write_png
+from fedmed_label.writers import PICTURES, flat_label, keep_second_affine, read_width_first, scores, write_png
 
 log = logging.getLogger("fedmed.label")
 HEAT_MAP, HEAT_MAP_LAYER = "heat_map", "heat_map_layer"  # in a request; in a bundle's inference configuration
@@ -158,6 +158,7 @@ class BundleTask(BundleInferTask):
             return picture, {"prediction": found}
         if self.dimension == 3:
             file, answer = super().writer(data, extension, dtype)
+            keep_second_affine(Path(str(data.get("image_path") or "")), Path(str(file or "")))
             return file, {**answer, "label_info": self.bundle.label_info}
         label = flat_label(data, self.output_label_key, self.input_key)
         asked = extension or data.get("result_extension") or ".png"

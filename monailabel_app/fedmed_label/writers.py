@@ -3,8 +3,10 @@
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import nibabel as nib
 import numpy as np
 import torch
 from monai.data import ITKReader, MetaTensor, PILReader
@@ -13,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from fedmed.data.geometry import affine_notes, nifti
 from fedmed.errors import BundleError
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".gif")  # a request for any of these gets a PNG
@@ -91,6 +94,20 @@ def write_png(label: np.ndarray) -> str:
     with os.fdopen(handle, "wb") as stream:
         Image.fromarray(np.ascontiguousarray(label.T), mode="L").save(stream, "PNG")
     return path
+
+
+def keep_second_affine(image: Path, mask: Path) -> None:
+    """Give a mask just written the qform of its image, where that is another affine than the sform.
+
+    A viewer takes one or the other of a file, so that a mask lies on its image only if it has both. Files that are not
+    NIfTI, which have one affine, stay as they are.
+    """
+    if not all(path.is_file() and path.name.lower().endswith((".nii", ".nii.gz")) for path in (image, mask)):
+        return
+    header = nib.load(image).header
+    if affine_notes(header):
+        saved = nib.load(mask, mmap=False)  # the file is written again
+        nib.save(nifti(np.asarray(saved.dataobj), saved.affine, header), mask)
 
 
 def read_width_first(transforms: Sequence[Any], path: str | None) -> bool:

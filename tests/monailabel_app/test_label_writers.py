@@ -1,9 +1,10 @@
 """Masks of pictures and scores of classes."""
 
+import nibabel as nib
 import numpy as np
 import pytest
 import torch
-from fedmed_label.writers import flat_label, read_width_first, scores, write_png
+from fedmed_label.writers import flat_label, keep_second_affine, read_width_first, scores, write_png
 from monai.data import MetaTensor
 from monai.transforms import LoadImaged
 from PIL import Image
@@ -84,3 +85,19 @@ def test_a_reader_of_a_bundles_own_says_the_order_of_its_axes(tmp_path):
         width_first = False
 
     assert not read_width_first([RowsFirst()], str(tmp_path / "a.png"))
+
+
+@pytest.mark.parametrize("apart", [0, 40])
+def test_a_mask_keeps_both_affines_of_its_image(tmp_path, apart):
+    affine, second = np.diag([-2.0, -2, 3, 1]), np.diag([-2.0, -2, 3, 1])
+    second[2, 3] += apart
+    image = nib.Nifti1Image(np.zeros((4, 5, 6), np.int16), affine)
+    image.set_sform(affine, 1)
+    image.set_qform(second, 1)
+    nib.save(image, tmp_path / "image.nii.gz")
+    nib.save(nib.Nifti1Image(np.ones((4, 5, 6), np.uint8), affine), tmp_path / "mask.nii")
+    keep_second_affine(tmp_path / "image.nii.gz", tmp_path / "mask.nii")
+    saved = nib.load(tmp_path / "mask.nii")
+    assert np.allclose(saved.affine, affine) and np.array_equal(saved.dataobj, np.ones((4, 5, 6)))
+    assert np.allclose(saved.get_qform(), second) or not apart
+    keep_second_affine(tmp_path / "image.nii.gz", tmp_path / "mask.nrrd")

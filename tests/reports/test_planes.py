@@ -75,6 +75,13 @@ def test_any_orientation_is_read_alike(files, axes):
     assert case.image[-1, -1, -1] == 100 and case.prediction[-1, -1, -1] and case.prediction.sum() == 1
 
 
+def test_a_mask_in_another_axis_order_lies_on_its_image(files, tmp_path):
+    image, mask = files("LPS")
+    nib.save(nib.as_closest_canonical(nib.load(mask)), tmp_path / "turned.nii.gz")
+    case = read_case(image, tmp_path / "turned.nii.gz")
+    assert case.prediction[-1, -1, -1] and case.prediction.sum() == 1
+
+
 def test_what_does_not_fit_is_refused(files, tmp_path):
     image, mask = files()
     other = tmp_path / "other.nii.gz"

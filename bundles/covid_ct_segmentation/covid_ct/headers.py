@@ -72,7 +72,7 @@ def _keep(image: Path, mask: Path) -> None:
     qform, code = header.get_qform(coded=True)
     if not code or not header["sform_code"] or np.abs(qform - header.get_sform()).max() <= APART:
         return
-    saved = nib.load(mask)
+    saved = nib.load(mask, mmap=False)  # the file is written again
     written = nib.Nifti1Image(np.asarray(saved.dataobj), saved.affine, saved.header)
     written.set_qform(qform, int(code))
     nib.save(written, mask)

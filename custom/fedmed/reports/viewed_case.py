@@ -6,7 +6,7 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 
-from fedmed.data.geometry import corner_distance
+from fedmed.data.geometry import axis_order, corner_distance
 from fedmed.data.image_size import UNREADABLE, opened_nifti
 from fedmed.data.prepare.volume_faults import GRID_TOLERANCE
 from fedmed.errors import DataError
@@ -72,6 +72,9 @@ def _read(path: Path) -> nib.Nifti1Image:
 
 def _read_mask(path: Path, image: Path, scan: nib.Nifti1Image) -> np.ndarray:
     mask = _read(path)
+    if order := axis_order(mask.affine, mask.shape, scan.affine, scan.shape, GRID_TOLERANCE):
+        turned = np.flip(np.asarray(mask.dataobj).transpose(order[0]), order[1])
+        mask = nib.Nifti1Image(turned, scan.affine)
     if mask.shape != scan.shape:
         raise DataError(f"{path} has shape {mask.shape}, but {image} has {scan.shape}; give a mask of this image")
     apart = corner_distance(scan.affine, mask.affine, scan.shape)
