@@ -181,7 +181,9 @@ def test_signed_values(tmp_path):
 
 def test_dicom_without_preamble_or_ending(tmp_path):
     whole = read_xray(dicom(tmp_path / "whole"))
-    np.testing.assert_array_equal(read_xray(dicom(tmp_path / "bare.dcm", preamble=False)), whole)
+    for name in ("bare.dcm", "bare.IMA"):
+        np.testing.assert_array_equal(read_xray(dicom(tmp_path / name, preamble=False)), whole)
+    assert len(list_images(tmp_path)) == 3
 
 
 # --- what cannot be read
@@ -355,16 +357,20 @@ def test_the_first_window_that_shows_something_counts(tmp_path):
     windows = {"WindowCenter": [9000, 120], "WindowWidth": [10, 240]}
     found = read_xray(dicom(tmp_path / "a.dcm", **windows))
     assert np.array_equal(found, read_xray(dicom(tmp_path / "b.dcm", WindowCenter=120, WindowWidth=240)))
-    with pytest.raises(BundleInputError, match="all pixels are equal"):
-        read_xray(dicom(tmp_path / "c.dcm", WindowCenter=[9000, 8000], WindowWidth=[10, 10]))
+    invalid = dicom(tmp_path / "c.dcm", WindowCenter=[100, 120], WindowWidth=[0, 240])
+    assert np.array_equal(found, read_xray(invalid))
+    with pytest.raises(BundleInputError, match="no window shows anything of the image"):
+        read_xray(dicom(tmp_path / "d.dcm", WindowCenter=[9000, 8000], WindowWidth=[10, 10]))
 
 
 def test_a_table_of_bytes_is_read(tmp_path):
     item = Dataset()
     item.add_new("LUTDescriptor", "US", [RAMP.size, 0, 8])
     item.add_new("LUTData", "OW", np.linspace(255, 0, RAMP.size).astype(np.uint8).tobytes())
-    found = read_xray(dicom(tmp_path / "a.dcm", VOILUTSequence=[item]))
-    assert np.allclose(found, np.linspace(255, 0, RAMP.size).astype(np.uint8).reshape(RAMP.shape) / 255)
+    expected = np.linspace(255, 0, RAMP.size).astype(np.uint8).reshape(RAMP.shape)
+    assert np.allclose(read_xray(dicom(tmp_path / "a.dcm", VOILUTSequence=[item])), expected / 255)
+    first = dicom(tmp_path / "b.dcm", ModalityLUTSequence=[item], WindowCenter=128, WindowWidth=256)
+    assert np.allclose(read_xray(first), expected / 255, atol=1e-3)
 
 
 @pytest.mark.parametrize("grey", [True, False])

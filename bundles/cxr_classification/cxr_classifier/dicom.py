@@ -15,7 +15,7 @@ PHOTOMETRIC = ("MONOCHROME1", "MONOCHROME2", "PALETTE COLOR")
 FAR = 1e9  # beyond every stored value: a window maps it to the end of its range
 
 
-def read_dicom(path: Path) -> np.ndarray:
+def read_dicom(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Read a radiograph as its file defines its display.
 
     Modality LUT or rescale, then the VOI LUT or the first window that shows something, then MONOCHROME1 is inverted.
@@ -23,7 +23,7 @@ def read_dicom(path: Path) -> np.ndarray:
     palette of greys is applied instead of all this.
 
     Returns:
-        (H, W) float32 in [0, 1].
+        The stored values (H, W), and the image (H, W), float32 in [0, 1].
 
     Raises:
         BundleInputError: not a readable DICOM image, another modality than CR or DX, colour, several frames, or a
@@ -39,13 +39,14 @@ def read_dicom(path: Path) -> np.ndarray:
             raise BundleInputError(f"{path} is damaged DICOM ({_reason(error)}); export it again") from error
 
 
-def _read(path: Path) -> np.ndarray:
+def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
     header = _header(path)
     _check(header, path)
+    stored = _pixels(header, path)
     if header.PhotometricInterpretation == "PALETTE COLOR":
-        return _grey_palette(_pixels(header, path), header, path)
-    values = _shown(_pixels(header, path), header, path)
-    return 1 - values if header.PhotometricInterpretation == "MONOCHROME1" else values
+        return stored, _grey_palette(stored, header, path)
+    shown = _shown(stored, header, path)
+    return stored, 1 - shown if header.PhotometricInterpretation == "MONOCHROME1" else shown
 
 
 def _header(path: Path) -> Any:
@@ -100,8 +101,10 @@ def _shown(stored: np.ndarray, header: Any, path: Path) -> np.ndarray:
     """Values (H, W) in [0, 1] after the modality LUT and the VOI LUT or window."""
     modality_lut, voi_lut, _ = _lookups()
     try:
+        for table in header.get("ModalityLUTSequence") or ():
+            _unpack_bytes(table)
         values = modality_lut(stored, header).astype(np.float64)
-        if not _has_window(header):
+        if not header.get("VOILUTSequence") and not _windows(header):
             return stretch(values, _counted(stored, header))
         if header.get("VOILUTSequence"):
             _unpack_bytes(header.VOILUTSequence[0])
@@ -119,15 +122,12 @@ def _shown(stored: np.ndarray, header: Any, path: Path) -> np.ndarray:
 
 def _windowed(values: np.ndarray, header: Any, voi_lut: Any) -> tuple[np.ndarray, float, float]:
     """Values after the first window in which not all are equal, and what that maps the ends of its range to."""
-    widths = header.WindowWidth
-    count = len(widths) if hasattr(widths, "__len__") and not isinstance(widths, str) else 1
-    for index in range(count):
-        shown = voi_lut(values, header, index=index)
-        if index == count - 1 or shown.max() > shown.min():
-            break
-    with np.errstate(over="ignore"):  # a sigmoid window far from its centre
-        low, high = voi_lut(np.array([-FAR, FAR]), header, index=index)
-    return shown, low, high
+    for index in _windows(header):
+        with np.errstate(over="ignore"):  # a sigmoid window far from its centre
+            shown, (low, high) = (voi_lut(given, header, index=index) for given in (values, np.array([-FAR, FAR])))
+        if shown.max() > shown.min() or values.max() == values.min():
+            return shown, low, high
+    raise ValueError("no window shows anything of the image")
 
 
 def _counted(stored: np.ndarray, header: Any) -> np.ndarray | None:
@@ -155,15 +155,18 @@ def _grey_palette(stored: np.ndarray, header: Any, path: Path) -> np.ndarray:
     return shown @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
 
 
-def _has_window(header: Any) -> bool:
-    """Whether there is a VOI LUT, or windows whose first has a width above 1."""
-    if header.get("VOILUTSequence"):
-        return True
-    centre, width = header.get("WindowCenter"), header.get("WindowWidth")
-    if centre is None or width is None or str(centre) == "" or str(width) == "":
-        return False
-    first = width[0] if hasattr(width, "__len__") and not isinstance(width, str) else width
-    return float(first) > 1
+def _windows(header: Any) -> list[int]:
+    """Places of the windows that have a centre and a width above 1."""
+    centres, widths = (_numbers(header.get(name)) for name in ("WindowCenter", "WindowWidth"))
+    return [index for index, (_, width) in enumerate(zip(centres, widths, strict=False)) if width > 1]
+
+
+def _numbers(value: Any) -> list[float]:
+    """One number or several of a header; none where it is empty."""
+    if value is None or str(value) == "":
+        return []
+    several = hasattr(value, "__len__") and not isinstance(value, str)
+    return [float(one) for one in (value if several else [value])]
 
 
 def _lookups() -> tuple[Any, Any, Any]:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from cxr_classifier.errors import BundleInputError
-from cxr_classifier.readers import DICOM, DICOM_OFFSET
+from cxr_classifier.readers import DICOM, DICOM_ENDINGS, DICOM_OFFSET
 
-ENDINGS = (".dcm", ".dicom", ".png", ".jpg", ".jpeg")
+ENDINGS = (*DICOM_ENDINGS, ".png", ".jpg", ".jpeg")
 HEAT_MAPS = "heat_maps"  # folder below output_dir that inference writes pictures to
 
 

@@ -10,6 +10,7 @@ from cxr_classifier.pictures import read_picture
 
 PNG, JPEG, DICOM = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"DICM"
 DICOM_OFFSET = 128
+DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
 MIN_SIDE = 8  # pixels; anything smaller is an icon or a broken export
 
 
@@ -25,22 +26,34 @@ def read_xray(path: str | Path) -> np.ndarray:
             cannot be read here; another modality, several frames; smaller than 8 pixels; all pixels equal. Names the
             file and what to do.
     """
+    return read_stored(path)[1]
+
+
+def read_stored(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read one image as :func:`read_xray` does, decoding it once.
+
+    Returns:
+        Its grey values as stored (H, W), and the image (H, W) in [0, 1].
+
+    Raises:
+        BundleInputError: as :func:`read_xray`.
+    """
     path = Path(path)
     kind = file_kind(path)
     if kind is None:
         raise BundleInputError(f"{path} is not a DICOM, PNG or JPEG file; convert it, or leave it out")
-    image = read_dicom(path) if kind == "DICOM" else read_picture(path)
+    stored, image = read_dicom(path) if kind == "DICOM" else read_picture(path)
     if min(image.shape) < MIN_SIDE:
         raise BundleInputError(f"{path} has {image.shape[0]} x {image.shape[1]} pixels; export the image in full size")
     if not np.isfinite(image).all():
         raise BundleInputError(f"{path} holds values that are not finite; export the image again")
     if image.max() <= image.min():
         raise BundleInputError(f"{path}: all pixels are equal; export the image again or remove it")
-    return image
+    return stored, image
 
 
 def file_kind(path: Path) -> str | None:
-    """``DICOM``, ``PNG``, ``JPEG``, or None for anything else; DICOM without its preamble needs the ending .dcm.
+    """``DICOM``, ``PNG``, ``JPEG``, or None; DICOM without its preamble needs the ending .dcm, .dicom or .ima.
 
     Raises:
         BundleInputError: no such file, not readable, or empty.
@@ -56,5 +69,4 @@ def file_kind(path: Path) -> str | None:
         return "PNG"
     if head.startswith(JPEG):
         return "JPEG"
-    named = path.suffix.lower() in (".dcm", ".dicom")
-    return "DICOM" if named or head[DICOM_OFFSET:] == DICOM else None
+    return "DICOM" if path.suffix.lower() in DICOM_ENDINGS or head[DICOM_OFFSET:] == DICOM else None

@@ -10,11 +10,12 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import yaml
 from PIL import Image
-from pydicom import Dataset
+from pydicom import Dataset, dcmread
 
 from fedmed.data.datalist import load_datalist
 from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
@@ -221,9 +222,9 @@ def test_what_is_refused(folder, tmp_path):
     cut.write_bytes(cut.read_bytes()[:-500])
     refused = reasons(prepare(folder, tmp_path / "site", table=None))
     assert "damaged" in refused["bad/short.jpg"] and "not a PNG, JPEG or DICOM" in refused["bad/text.png"]
-    assert "not a PNG" in refused["bad/empty.png"] and refused["bad/black.png"] == "empty: every pixel is 0"
+    assert "not a PNG" in refused["bad/empty.png"] and "all pixels are equal" in refused["bad/black.png"]
     assert "colour photograph" in refused["bad/colour.png"] and "thumbnail" in refused["bad/icon.png"]
-    assert "modality is CT" in refused["bad/images/ct.dcm"] and "cannot be read" in refused["bad/images/cut.dcm"]
+    assert "modality is CT" in refused["bad/images/ct.dcm"] and "the image is damaged" in refused["bad/images/cut.dcm"]
     assert len(refused) == 8 and "bad/undamaged.jpg" not in refused
 
 
@@ -398,6 +399,34 @@ def test_the_bundle_reads_what_the_preparation_accepts(folder, tmp_path, monkeyp
         assert image.shape == case.shape and 0 <= image.min() < image.max() <= 1
     for module in [name for name in sys.modules if name.startswith("cxr_classifier")]:
         monkeypatch.delitem(sys.modules, module)
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [
+        ({"WindowCenter": 90000, "WindowWidth": 10}, "no window shows anything of the image"),
+        ({"PhotometricInterpretation": "HSV"}, "is a colour image"),
+        ({"VOILUTSequence": [Dataset()]}, "look-up table or window is unusable"),
+    ],
+)
+def test_what_training_refuses_the_preparation_refuses(folder, tmp_path, tags, said):
+    path = dicom(folder / "more", "d", "dx", "P", 810)
+    header = dcmread(path)
+    for name, value in tags.items():
+        setattr(header, name, value)
+    header.save_as(path)
+    (fault,) = reasons(prepare(folder, tmp_path / "site", table=None)).values()
+    assert said in fault and str(folder) not in fault
+
+
+def test_a_transparent_picture_and_a_dark_one_of_sixteen_bits_are_refused(folder, tmp_path):
+    clear = Image.fromarray(grey(820))
+    (folder / "more").mkdir()
+    Image.merge("LA", (clear, Image.new("L", clear.size, 0))).save(folder / "more" / "clear.png")
+    cv2.imwrite(str(folder / "more" / "dark.png"), np.dstack([grey(821).astype(np.uint16) << 4] * 3))
+    refused = reasons(prepare(folder, tmp_path / "site", table=None))
+    assert "all pixels are equal" in refused.pop("more/clear.png")
+    assert "16 bits a colour" in refused.pop("more/dark.png") and not refused
 
 
 @pytest.mark.parametrize(

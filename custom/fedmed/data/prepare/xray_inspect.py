@@ -1,11 +1,14 @@
-"""Inspect one X-ray image: read it, check it, measure it. Runs in worker processes."""
+"""Inspect one X-ray image: read it as training does, check it, measure it. Runs in worker processes."""
 
+import importlib
+import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pydicom
-from PIL import Image, ImageOps
 
 from fedmed.data.image_size import file_fault
 from fedmed.data.patient_ids import folded
@@ -14,11 +17,11 @@ from fedmed.data.prepare.dicom_headers import quiet
 from fedmed.data.prepare.folder import file_kind
 from fedmed.data.prepare.xray_view import TAKEN, WantedViews, view_of
 from fedmed.errors import DataError, first_line
+from fedmed.files import CHECKOUT, folders_of
 
 MODALITIES = ("CR", "DX")  # computed and digital radiography
 MIN_SIDE = 32  # pixels; a smaller image is a thumbnail
-COLOURED = 25  # of 255: a pixel whose channels differ by more is coloured
-MAX_COLOURED = 0.05  # share of coloured pixels; coloured marks on an X-ray are fewer, those of a photograph are more
+BUNDLE, READER = "cxr_classification", "cxr_classifier/readers.py"  # which trains on radiographs
 
 
 def inspect_xray(source: Source, wanted: WantedViews = TAKEN) -> XrayCase:
@@ -39,7 +42,7 @@ def inspect_xray(source: Source, wanted: WantedViews = TAKEN) -> XrayCase:
         header = _read_header(source, case) if case.kind == "DICOM" else {}
         if fault := wanted.fault(case.view, str(header.get("BodyPartExamined") or "")):
             raise DataError(f"{fault}; --view and --body-part say what to take")
-        _measure(_pixels(header) if header else _read_picture(path), case)
+        _measure(_stored(path), case)
     except DataError as error:
         case.faults.append(str(error))
     except OSError as error:
@@ -49,14 +52,36 @@ def inspect_xray(source: Source, wanted: WantedViews = TAKEN) -> XrayCase:
     return case
 
 
+def _stored(path: Path) -> np.ndarray:
+    """Stored grey values (H, W) of an image that training will read; DataError with the reason if it would not."""
+    read, refusal = _reader()
+    try:
+        return read(path)[0]
+    except refusal as error:
+        if isinstance(error.__cause__, MemoryError):
+            raise error.__cause__ from None
+        raise DataError(str(error).replace(str(path), "").lstrip(": ")) from error
+
+
+@cache
+def _reader() -> tuple[Callable[[Path], tuple[np.ndarray, np.ndarray]], type[Exception]]:
+    """The bundle's function that reads an image, and the error with which it refuses one."""
+    folders = [folder / BUNDLE for folder in (*folders_of("bundles", "FEDMED_BUNDLES"), CHECKOUT / "bundles")]
+    root = next((folder for folder in folders if (folder / READER).is_file()), None)
+    if root is None:
+        raise DataError(f"the bundle '{BUNDLE}', whose reader is needed, is not in {folders[-1]}; install it there")
+    if str(root) not in sys.path:  # a bundle stands alone: its package is imported from its own folder
+        sys.path.insert(0, str(root))
+    readers = importlib.import_module("cxr_classifier.readers")
+    return readers.read_stored, importlib.import_module("cxr_classifier.errors").BundleInputError
+
+
 def _measure(values: np.ndarray, case: XrayCase) -> None:
     """Set size, range, content and what is wrong with grey values (H, W)."""
     rows, columns = case.shape = values.shape
     if min(values.shape) < MIN_SIDE:
         raise DataError(f"{columns}×{rows} pixels: a thumbnail; at least {MIN_SIDE} are needed")
     case.low, case.high = int(values.min()), int(values.max())
-    if case.low == case.high:
-        raise DataError(f"empty: every pixel is {case.low}")
     if len(np.unique(values)) < 32:
         case.notes.append("fewer than 32 grey levels: a mask, or a poor export?")
     if max(values.shape) > 2 * min(values.shape):
@@ -64,45 +89,11 @@ def _measure(values: np.ndarray, case: XrayCase) -> None:
     case.content = content_hash(values)
 
 
-def _read_picture(path: Path) -> np.ndarray:
-    """Grey values (H, W) of a PNG or JPEG, upright."""
-    try:
-        with Image.open(path, formats=("PNG", "JPEG", "MPO")) as file:
-            file.load()
-            image = ImageOps.exif_transpose(file)
-    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise DataError(f"damaged ({first_line(error).replace(str(path), 'the file')})") from error
-    if image.mode.startswith(("I", "F")):
-        return np.asarray(image).astype(np.int32)
-    if image.mode in ("1", "L"):
-        return np.asarray(image.convert("L")).astype(np.int32)
-    if image.has_transparency_data:  # training sees such pixels black
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "black"), image.convert("RGBA"))
-    elif image.mode == "RGB" and _is_deep(path) and np.asarray(image).max() < 16:
-        raise DataError("16 bits a colour, the upper 8, which are read, nearly empty; export it grey")
-    coloured = _coloured(np.asarray(image.convert("RGB")))
-    if coloured > MAX_COLOURED:
-        raise DataError(f"a colour photograph: {coloured:.0%} of the pixels show a colour")
-    return np.asarray(image.convert("L")).astype(np.int32)
-
-
-def _is_deep(path: Path) -> bool:
-    """Whether a PNG states 16 bits a colour."""
-    with path.open("rb") as stream:
-        head = stream.read(25)
-    return head.startswith(b"\x89PNG") and head[24] == 16
-
-
-def _coloured(rgb: np.ndarray) -> float:
-    """Share of pixels (H, W, 3) that show a colour, row by row: differences take more memory than the picture."""
-    return float(np.mean([(np.ptp(row.astype(np.int32), axis=-1) > COLOURED).mean() for row in rgb]))
-
-
 def _read_header(source: Source, case: XrayCase) -> Any:
     """The header of a single radiograph; fills in what it says."""
     try:
         with quiet():
-            header = pydicom.dcmread(case.found, force=True)
+            header = pydicom.dcmread(case.found, force=True, stop_before_pixels=True)
     except Exception as error:  # noqa: BLE001 - a damaged file makes pydicom fail in many ways
         raise DataError(f"damaged DICOM ({first_line(error)})") from error
     with quiet():
@@ -113,28 +104,6 @@ def _read_header(source: Source, case: XrayCase) -> Any:
             case.patient_said = case.patient != source.case
             if not case.patient_said:
                 case.notes.append("no PatientID; counted as a separate patient")
-        _check_header(header, case)
+    if case.modality and case.modality not in MODALITIES:
+        raise DataError(f"DICOM modality is {case.modality}, not {' or '.join(MODALITIES)}")
     return header
-
-
-def _check_header(header: Any, case: XrayCase) -> None:
-    """Refuse what is not a single radiograph."""
-    if case.modality not in MODALITIES:
-        raise DataError(f"DICOM modality is {case.modality or 'not given'}, not {' or '.join(MODALITIES)}")
-    if "PixelData" not in header:
-        raise DataError("DICOM without an image, or cut short")
-    if int(header.get("NumberOfFrames") or 1) != 1:
-        raise DataError(f"DICOM of {header.NumberOfFrames} frames; one radiograph a file is needed")
-    if int(header.get("SamplesPerPixel") or 1) != 1:
-        raise DataError(f"DICOM in colour ({header.get('PhotometricInterpretation')})")
-
-
-def _pixels(header: Any) -> np.ndarray:
-    if getattr(getattr(header, "file_meta", None), "TransferSyntaxUID", None) is None:
-        header.ensure_file_meta()  # an old file without the header's first part
-        header.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2"
-    try:
-        with quiet():
-            return np.asarray(header.pixel_array).astype(np.int32)
-    except Exception as error:  # noqa: BLE001 - each decoder has its own exceptions
-        raise DataError(f"DICOM pixels cannot be read ({first_line(error)}); export it uncompressed") from error
