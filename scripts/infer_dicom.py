@@ -75,7 +75,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder that scripts/export_bundle.py wrote")
     parser.add_argument("folder", metavar="SERIES", type=Path, help="folder of the slices of one CT series")
     parser.add_argument("out", metavar="OUT.dcm", type=Path, help="the segmentation")
-    parser.add_argument("--series", metavar="UID", help="SeriesInstanceUID, where the folder holds several series")
+    parser.add_argument(
+        "--series", metavar="UID", help="SeriesInstanceUID, where the folder holds several; UID:2 of volumes with one"
+    )
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1; default: a GPU if there is one")
     parser.add_argument(
         "--trust", metavar="DIGEST", action="append", default=[], help="let the bundle of this digest run its own code"

@@ -90,7 +90,7 @@ def test_series_that_cannot_be_segmented(run, exported_bundle, series, tmp_path,
     assert "choose by --series UID: 1.2.3.1" in error(series, "--series", "1.2.3.4")
     write_dicom(tmp_path / "mr", STORED, modality="MR")
     assert "modality is MR, not CT" in error(tmp_path / "mr")
-    write_dicom(tmp_path / "gap", STORED, leave_out=(2,))
+    write_dicom(tmp_path / "gap", STORED, leave_out=(2,), series=7)
     assert "slices are missing" in error(tmp_path / "gap")
     slice = series / "slice005.dcm"  # the lowest: the series would just be shorter
     slice.write_bytes(slice.read_bytes()[:-200])

@@ -77,6 +77,13 @@ def test_another_body_part_than_the_chest_is_told(tmp_path, write_dicom, change_
     assert notes == ([f"the body part is {note}, not the chest, as its header says"] if note else [])
 
 
+def test_numbers_that_begin_late_are_told(tmp_path, write_dicom):
+    write_dicom(tmp_path, np.repeat(STORED, 2, axis=2))
+    files = tuple(sorted(tmp_path.iterdir(), reverse=True))
+    assert not read_series(files)[3]
+    assert read_series(files[5:])[3] == ["its slices are numbered 6 to 10: are those before in another folder?"]
+
+
 def test_the_body_part_of_frames_is_told(write_enhanced):
     (path,) = write_enhanced(*((3.0 * k, 0, k) for k in range(5)))
     head = pydicom.dcmread(path)

@@ -34,6 +34,7 @@ GAP_TOLERANCE = 0.1  # of the usual slice distance; scanners round positions, a 
 SHEAR_TOLERANCE = 0.01  # sideways shift for each mm of depth; a tilted gantry shows 0.1 and more
 SPACING_TOLERANCE = 1e-3  # of the pixel spacing; files round it
 SAME_PLACE = 0.01  # mm
+FIRST_NUMBERS = 5  # a series begins with 1, or after some localisers
 
 
 @contextmanager
@@ -88,7 +89,7 @@ def check_headers(files: Sequence[Path]) -> tuple[Dataset, list[Slice], list[str
             if len(slices) > 1:
                 _check_positions(slices)
                 _check_turns(slices)
-            return heads[0], slices, [*_check_uids(heads, files), *_part_notes(slices)]
+            return heads[0], slices, [*_check_uids(heads, files), *_part_notes(slices), *_number_notes(heads)]
         except (AttributeError, TypeError, ValueError) as error:
             raise DataError(
                 f"a slice has an unreadable header ({first_line(error)}); export the series again"
@@ -183,6 +184,14 @@ def _part_notes(slices: Sequence[Slice]) -> list[str]:
     named = {part: None for each in slices if (part := _part_of(each.head))}
     other = [part for part in named if part not in WITH_CHEST and not any(word in part for word in CHEST)]
     return [f"the body part is {' and '.join(other)}, not the chest, as its header says"] if other else []
+
+
+def _number_notes(heads: Sequence[Dataset]) -> list[str]:
+    """Say so where the numbers of files begin late, as in a part of a series."""
+    numbers = [int(head.get("InstanceNumber") or 0) for head in heads]
+    if len(heads) == 1 or min(numbers) < FIRST_NUMBERS:
+        return []
+    return [f"its slices are numbered {min(numbers)} to {max(numbers)}: are those before in another folder?"]
 
 
 def _part_of(head: Dataset) -> str:
