@@ -15,6 +15,7 @@ from torch import nn
 
 from fedmed.data.geometry import corner_distance
 from fedmed.data.prepare.lidc import default_data
+from fedmed.errors import unwrapped
 
 # One of the five files is a copy of another.
 REAL = [p for p in sorted((default_data().parent / "ct_lung_volumes").glob("*/*_ct.nii.gz")) if "_lungs_" not in p.name]
@@ -125,6 +126,36 @@ def test_grids_of_real_scans(infer, tmp_path, path):
     assert result.shape == source.shape
     assert corner_distance(result.affine, source.affine, source.shape) < 1e-3
     assert dice(np.asarray(result.dataobj) == 1, truth) > 0.95
+
+
+# --- scans that cannot be read
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_scans_that_cannot_be_read_are_named_and_the_others_get_their_masks(infer, tmp_path, caplog, workers):
+    affine, folder = affine_of("RAS", (6.0, 6.0, 16.0)), tmp_path / "in"
+    for name in ("a", "c", "d", "z"):
+        save(phantom((12, 12, 6), affine), affine, folder / f"{name}.nii.gz")
+    (folder / "b.nii").write_bytes(b"no scan")
+    (folder / "c.nii.gz").write_bytes((folder / "c.nii.gz").read_bytes()[:99])  # the copy was interrupted
+    nib.save(nib.Nifti1Image(np.zeros((12, 12, 6, 2), np.int16), affine), folder / "d.nii.gz")
+    with pytest.raises(RuntimeError) as caught:
+        infer(folder, pixdim=[6.0, 6.0, 16.0], window_size=[16, 16, 16], num_workers=workers)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a_covid.nii.gz", "z_covid.nii.gz"]
+    said = str(unwrapped(caught.value))
+    assert said.startswith("3 of 5 scans could not be read; the others have their masks: ")
+    for name in ("b.nii", "c.nii.gz", "d.nii.gz"):
+        assert f"{folder / name}: " in said and f"{folder / name}: " in caplog.text
+
+
+def test_a_folder_without_one_readable_scan_says_why(infer, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.nii").write_bytes(b"no scan")
+    with pytest.raises(RuntimeError) as caught:
+        infer(tmp_path / "in")
+    assert re.match(
+        r"1 of 1 scans could not be read: .*a\.nii: cannot be read \(.*\); copy", str(unwrapped(caught.value))
+    )
 
 
 # --- resampling

@@ -25,8 +25,9 @@ class CheckScand(MapTransform):
     """Pass on a loaded scan (X, Y, Z) with its metadata, as it is.
 
     Raises:
-        BundleInputError: its header gives voxels in other units than millimetres, or values are NaN or infinite, or
-            normalised and not HU. Values that seem to have lost their rescale intercept are told in the log.
+        BundleInputError: it has not three axes, its header gives voxels in other units than millimetres, or values are
+            NaN or infinite, or normalised and not HU. Values that seem to have lost their rescale intercept are told in
+            the log.
     """
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
@@ -41,6 +42,8 @@ def _check(image: Any) -> None:
     if unit := UNITS.get(int(np.asarray(meta.get("xyzt_units", 0))) & SPACE):
         raise BundleInputError(f"{name}: its header gives voxels in {unit}; save it in millimetres")
     values = torch.as_tensor(image)
+    if len(shape := list(values.shape)) != 3 and shape[3:] != [1]:
+        raise BundleInputError(f"{name}: its shape is {shape}; save each volume as a file with three axes")
     if bad := int((~torch.isfinite(values)).sum()):
         raise BundleInputError(f"{name}: {bad} voxels are NaN or infinite; export it again")
     low, high = (float(end) for end in values.aminmax()) if values.numel() else (0.0, 0.0)
