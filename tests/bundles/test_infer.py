@@ -1,12 +1,13 @@
 """What a bundle needs before it can infer; that it infers as MONAI does is tested with the examples."""
 
 import json
+import logging
 
 import nibabel as nib
 import numpy as np
 import pytest
 
-from fedmed.bundles.infer import check_ready, infer_image
+from fedmed.bundles.infer import check_ready, infer_image, run_inference
 from fedmed.bundles.metadata_classes import segments
 from fedmed.errors import BundleError, DataError
 
@@ -86,3 +87,17 @@ def test_an_image_that_does_not_fit_into_memory_is_refused_before_the_bundle_run
     claim_shape(tmp_path / "scan.nii.gz", 1900, 1900, 1900)
     with pytest.raises(DataError, match=r"scan\.nii\.gz: does not fit into memory"):
         infer_image(named({"0": "background", "1": "x"}), tmp_path / "scan.nii.gz")
+
+
+def test_what_the_bundle_logs_is_told_and_not_what_its_libraries_log(named, tmp_path, caplog):
+    root = named({"0": "background", "1": "x"})
+    log = "$logging.getLogger('{}').{}('{}')"
+    steps = [log.format("covid_ct", "warning", "no value near that of air"), log.format("monai.made.now", "error", "m")]
+    steps += [log.format("ignite.engine.Evaluator", "error", "n"), "$monai.data.image_writer.logger.error('/tmp/x')"]
+    (root / "configs" / "inference.yaml").write_text(
+        json.dumps({"imports": ["$import logging", "$import monai"], "run": steps})
+    )
+    run_inference(root, [root / "configs" / "inference.yaml"], {})
+    assert [(record.name, record.message) for record in caplog.records] == [("covid_ct", "no value near that of air")]
+    logging.getLogger("monai.made.now").error("afterwards")
+    assert "/tmp/x" not in caplog.text and "afterwards" in caplog.text

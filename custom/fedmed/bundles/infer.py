@@ -3,7 +3,8 @@
 import json
 import logging
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fedmed.errors import BundleError, unwrapped
 
 CONFIGS = ("configs/inference.yaml", "configs/inference.json")
 WEIGHTS = "models/model.pt"
+NOISY = ("monai", "ignite")  # MONAI names temporary files, Ignite logs the traceback of an error that is raised too
 
 
 def check_ready(root: Path) -> dict[str, Any]:
@@ -76,7 +78,7 @@ def infer_image(root: Path, image: Path, **settings: Any) -> nib.Nifti1Image:
 
 
 def run_inference(root: Path, configs: Sequence[Path], values: Mapping[str, Any]) -> None:
-    """Run a bundle's inference in this process, quietly.
+    """Run a bundle's inference in this process. What the bundle itself logs is told, but not MONAI's progress.
 
     Raises:
         BundleError: it fails; says why.
@@ -84,16 +86,36 @@ def run_inference(root: Path, configs: Sequence[Path], values: Mapping[str, Any]
     meta = str(root / "configs" / "metadata.json")
     files = [str(config) for config in configs]
     hush_dicom_decoder()
-    disabled = logging.root.manager.disable
-    logging.disable(logging.ERROR)  # MONAI names temporary files, Ignite logs the traceback of the error raised below
     try:
-        workflow = ConfigWorkflow(files, meta_file=meta, logging_file=False, workflow_type="inference", **values)
-        workflow.initialize()
-        workflow.run()
-        workflow.finalize()
+        with _hushed():
+            workflow = ConfigWorkflow(files, meta_file=meta, logging_file=False, workflow_type="inference", **values)
+            workflow.initialize()
+            workflow.run()
+            workflow.finalize()
     except Exception as error:  # noqa: BLE001 - a bundle is foreign code and MONAI wraps whatever it raises
         cause = unwrapped(error)
         reason = " ".join(f"{type(cause).__name__}: {cause}".split())
         raise BundleError(f"bundle {root.name} fails at inference: {reason}") from error
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """Keep from all handlers what the libraries in ``NOISY`` log."""
+    made = (logging.getLogger(name) for name in tuple(logging.root.manager.loggerDict) if not _is_own(name))
+    handlers = {handler for logger in (logging.root, *made) for handler in logger.handlers}
+    handlers |= {logging.lastResort} if logging.lastResort else set()
+
+    def own(record: logging.LogRecord) -> bool:
+        return _is_own(record.name)
+
+    for handler in handlers:
+        handler.addFilter(own)
+    try:
+        yield
     finally:
-        logging.disable(disabled)
+        for handler in handlers:
+            handler.removeFilter(own)
+
+
+def _is_own(logger: str) -> bool:
+    return logger.partition(".")[0] not in NOISY
