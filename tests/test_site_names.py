@@ -9,6 +9,7 @@ from fedmed.data.prepare.console import add_options, parsed_options
 from fedmed.errors import SiteConfigError
 from fedmed.files import CHECKOUT
 from fedmed.jobs.study import Site
+from fedmed.provisioning.kits import Federation
 from fedmed.provisioning.project_file import read_project
 from fedmed.settings.site import load_file
 from fedmed.site_names import name_fault
@@ -34,7 +35,8 @@ def test_a_project_of_kits_names_a_site_that_cannot_be(tmp_path):
     assert "name: hospital_b" in text
     (tmp_path / "project.yml").write_text(text.replace("name: hospital_b", "name: hospital.b"))
     with pytest.raises(SiteConfigError, match=f"'hospital.b' {SAID}"):
-        read_project(tmp_path / "project.yml")
+        Federation.open(tmp_path / "made").provision(read_project(tmp_path / "project.yml"))
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_sites_own_settings_name_it_so(tmp_path):

@@ -354,6 +354,22 @@ def test_the_record_of_an_older_federation_is_read(tmp_path):
     assert read_project(tmp_path / "old.yml") == read_project(EXAMPLE)
 
 
+def test_a_federation_with_a_name_from_before_the_rule_grows_and_says_what_to_do(federation, tmp_path, capsys):
+    record = federation.folder / "project.yml"
+    record.write_text(record.read_text().replace("name: hospital_b", "name: hospital.b"))
+    (federation.kits / "hospital_b").rename(federation.kits / "hospital.b")
+    shutil.copy(record, tmp_path / "wanted.yml")
+    place = ["--out", str(federation.folder)]
+    for command in (["add-site", "hospital_d", "clinic_d"], ["provision", str(tmp_path / "wanted.yml")]):
+        assert main([*command, *place]) == 0
+        assert "no job can name the site 'hospital.b'" in capsys.readouterr().err
+    assert (federation.kits / "hospital_d" / "startup").is_dir()
+    assert {"hospital.b", "hospital_d"} < set(Federation.open(federation.folder).names())
+    for command in (["add-site", "hospital.e", "clinic_e"], ["add-site", "hospital.b", "--renew"]):
+        assert main([*command, *place]) == 2
+        assert f"error: '{command[1]}' is not a site's name" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -14,7 +14,6 @@ from fedmed.files import CHECKOUT
 from fedmed.provisioning.kit_builder import NEEDS
 from fedmed.provisioning.kits import Federation
 from fedmed.provisioning.project_file import read_project
-from fedmed.site_names import name_fault
 
 EXAMPLE = CHECKOUT / "site_configs" / "project.yml"
 HOME = "~/fedmed"  # federations lie below it, outside of any checkout
@@ -22,6 +21,10 @@ ADVICE = """\
 The certificate authority lives until {end}. authority/ holds its key: keep a copy, show it to nobody.
 Each kit holds a private key, so whoever has the kit is that participant. Give each to its owner alone, over a channel
 that both trust, and then delete it here. Next: docs/deployment.md"""
+UNUSABLE = (
+    "no job can name the site '{name}', which has its kit from before there was a rule for names; let "
+    "scripts/add_site.sh make it a kit with another name (letters, digits, _ and -), and install that one there"
+)
 OUT = f"the federation's folder (default: {HOME}/NAME; never inside the checkout)"
 
 
@@ -34,7 +37,7 @@ def provision(argv: Sequence[str]) -> int:
     if arguments.project is None:
         raise SiteConfigError(f"name a project file: copy {EXAMPLE}, change what is marked with <-, and name the copy")
     wanted = read_project(arguments.project)
-    federation = Federation.open(_outside(arguments.out or Path(HOME) / wanted["name"]))
+    federation = _opened(_outside(arguments.out or Path(HOME) / wanted["name"]))
     had = bool(federation.project)
     made = federation.provision(wanted)
     if not made:
@@ -56,7 +59,7 @@ def add_site(argv: Sequence[str]) -> int:
     parser.add_argument("--renew", action="store_true", help="a new key and certificate for NAME, site or not")
     parser.add_argument("--out", type=Path, help=f"the federation's folder (default: the only one below {HOME})")
     arguments = parser.parse_args(argv)
-    federation = Federation.open(arguments.out or _only())
+    federation = _opened(arguments.out or _only())
     if not federation.project:
         raise SiteConfigError(f"{federation.folder} holds no federation; make one with scripts/provision.sh")
     if arguments.renew:
@@ -70,8 +73,6 @@ def add_site(argv: Sequence[str]) -> int:
         return 0
     if arguments.org is None:
         parser.error("ORG is missing")
-    if fault := name_fault(arguments.name):
-        raise SiteConfigError(fault)
     if arguments.name in federation.names():
         raise SiteConfigError(f"{federation.folder} has a participant '{arguments.name}' already")
     site = {"name": arguments.name, "type": "client", "org": arguments.org, "fedmed_role": arguments.role}
@@ -79,6 +80,13 @@ def add_site(argv: Sequence[str]) -> int:
     made = federation.provision({**federation.project, "participants": [*federation.project["participants"], site]})
     _report(federation, made)
     return 0
+
+
+def _opened(folder: Path) -> Federation:
+    federation = Federation.open(folder)
+    for name in federation.unusable_names():
+        print(f"warning: {federation.folder}: {UNUSABLE.format(name=name)}", file=sys.stderr)
+    return federation
 
 
 def _outside(folder: Path) -> Path:

@@ -22,6 +22,7 @@ from nvflare.lighter.provisioner import Provisioner
 
 from fedmed.errors import SiteConfigError
 from fedmed.provisioning.project_file import read_project
+from fedmed.site_names import name_fault
 
 RECORD = "project.yml"  # of a federation's folder: what was provisioned
 PARTS = {".lock", ".gitignore", "authority", "kits"}  # what an interrupted first provisioning leaves
@@ -63,6 +64,10 @@ class Federation:
         """Participants that have a kit."""
         return [p["name"] for p in self.project.get("participants", [])]
 
+    def unusable_names(self) -> list[str]:
+        """Sites with a kit from before there was a rule for names: no job can name them, NVFlare makes no more kits."""
+        return [p["name"] for p in self.project.get("participants", []) if _fault(p)]
+
     def provision(self, wanted: Mapping[str, Any]) -> list[str]:
         """Make the kits of all participants that have none yet; existing kits and the authority stay as they are.
 
@@ -73,11 +78,14 @@ class Federation:
             Names of the participants whose kits were made.
 
         Raises:
-            SiteConfigError: the project is wrong, or contradicts the federation in this folder.
+            SiteConfigError: the project is wrong, a new site cannot have its name, or the project contradicts the
+                federation in this folder.
         """
         self._agrees(wanted)
         new = [p for p in wanted["participants"] if p["name"] not in self.names()]
         names = [p["name"] for p in new]
+        if faults := [fault for p in new if (fault := _fault(p))]:
+            raise SiteConfigError("; ".join(faults))
         if new:
             participants = [*self.project.get("participants", []), *new]
             self._build({**deepcopy(dict(wanted)), "participants": participants}, names)
@@ -87,8 +95,10 @@ class Federation:
         """Give a participant a new key and a new certificate, in its kit's ``startup/``; the old one ends by itself.
 
         Raises:
-            SiteConfigError: there is no such participant.
+            SiteConfigError: there is no such participant, or it is a site that cannot have its name any more.
         """
+        if name in self.unusable_names():
+            raise SiteConfigError(f"{name_fault(name)}; make it a kit with another name")
         if name not in self.names():
             raise SiteConfigError(f"{self.folder} has no participant '{name}'; it has: {', '.join(self.names())}")
         state = self.folder / "authority" / self.project["name"] / "state" / "cert.json"
@@ -121,7 +131,8 @@ class Federation:
             self.folder.chmod(0o700)
             (self.folder / ".gitignore").write_text("*\n", encoding="utf-8")
             with FileLock(self.folder / ".lock"):
-                made = _provision(project, self.folder / "authority")
+                buildable = [p for p in project["participants"] if not _fault(p)]
+                made = _provision({**project, "participants": buildable}, self.folder / "authority")
                 for name in names:
                     _take(made / name, self.kits / name)
                 shutil.rmtree(made)
@@ -130,6 +141,10 @@ class Federation:
         finally:
             os.umask(before)
         self.project = dict(project)
+
+
+def _fault(participant: Mapping[str, Any]) -> str:
+    return name_fault(participant["name"]) if participant["type"] == "client" else ""
 
 
 def _provision(project: Mapping[str, Any], workspace: Path) -> Path:

@@ -9,7 +9,6 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from fedmed.errors import SiteConfigError
 from fedmed.settings.yaml_model import Contradictions, YamlModel, check_model, read_yaml
-from fedmed.site_names import name_fault
 
 BUILDER = "fedmed.provisioning.kit_builder.SiteBuilder"
 OLD_BUILDER = "fedmed.flare.provision.SiteBuilder"  # as federations provisioned earlier name it in their records
@@ -111,15 +110,12 @@ class ProjectFile(_OpenModel):
         names = [participant.name for participant in self.participants]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             yield "participants", f"every entry of 'participants' needs a 'name' of its own; twice: {', '.join(twice)}"
-        for one in self.participants:
-            if one.type == "client" and (fault := name_fault(one.name)):
-                yield "participants", fault
         if not {builder.path for builder in self.builders} & {BUILDER, OLD_BUILDER}:
             yield "builders", f"'builders' does not name {BUILDER}; the kits would lack FedMed's settings"
 
 
 def read_project(path: Path) -> dict[str, Any]:
-    """Read and check a project file.
+    """Read and check a project file, but not the names of its sites: those in an old record stay as they are.
 
     Returns:
         Its content, as NVFlare wants it.
