@@ -95,3 +95,31 @@ def test_no_process_reads_on_when_the_one_that_asked_is_gone(tmp_path, number):
         for one in alive:
             one.kill()
     assert len(family) > 1 and not alive
+
+
+INTERRUPTED = """
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from fedmed.data.prepare.console import run_command
+from fedmed.data.prepare.pool import run_all
+sys.exit(run_command("prepare", lambda: run_all(time.sleep, [600, 600], 2)))
+"""
+
+
+def test_ctrl_c_while_processes_start_is_one_line(tmp_path):
+    (tmp_path / "command.py").write_text(INTERRUPTED)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    line = [sys.executable, str(tmp_path / "command.py")]
+    with subprocess.Popen(line, env=env, text=True, stderr=subprocess.PIPE, start_new_session=True) as process:
+        family = []
+        while process.poll() is None and not any("loky_posix" in str(one.cmdline()) for one in family):
+            time.sleep(0.05)
+            family = psutil.Process(process.pid).children(recursive=True)
+        time.sleep(0.2)  # a new process is in the middle of its imports
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+        _, alive = psutil.wait_procs(family, timeout=30)
+        for one in (*alive, *([process] if alive else ())):
+            one.kill()
+        _, said = process.communicate()
+    assert process.returncode == 130 and not alive
+    assert said == "prepare: interrupted; nothing was written\n"

@@ -1,10 +1,12 @@
 """Inspect many files in parallel; and read in a process of its own what may take all memory or crash."""
 
 import os
+import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
 from joblib.externals.loky import ProcessPoolExecutor
@@ -126,7 +128,22 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
             pool.shutdown(kill_workers=broken)
 
 
+class _Quiet(ProcessPoolExecutor):
+    """Starts processes that Ctrl-C does not reach: it ends them in the middle of their imports, with a traceback each.
+
+    A blocked signal stays blocked in what is started meanwhile; here it waits until the process has been started.
+    """
+
+    def submit(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        resource_tracker.ensure_running()  # which the first process would start, and Python 3.11 unblocks SIGINT after
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            return super().submit(fn, *args, **kwargs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _started(processes: int) -> ProcessPoolExecutor:
     # joblib ends a process that has come to hold much memory after its work, which is welcome, and warns of it.
     warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
-    return ProcessPoolExecutor(processes, initializer=end_with_parent, initargs=(os.getpid(),))
+    return _Quiet(processes, initializer=end_with_parent, initargs=(os.getpid(),))
