@@ -175,6 +175,26 @@ def test_of_several_findings_the_one_that_is_a_class_counts(folder, tmp_path):
     }
     assert {case.label for case in prepared.cases if case.lists} == {"Mass", "No Finding", ""}
 
+    said = prepared.sections["Worth a look"]
+    assert "10 rows have findings of which --classes names none; read as no label" in said
+    assert not any("which no row" in line for line in said)
+
+
+@pytest.mark.parametrize("separator", ["", "|"])
+def test_classes_in_other_letters_than_the_tables_are_told(folder, tmp_path, separator):
+    table = table_of(folder, ["NORMAL", "Effusion", "effusion"])
+    options = {"separator": separator, "classes": ["Normal", "Effusion", "Mass"]}
+    for merge, said in (
+        ([], "'Normal', and the table has 'NORMAL'"),
+        (["Normal=NORMAL"], "'Effusion', and the table has"),
+    ):
+        with pytest.raises(DataError, match=rf"other\.csv: --classes names {said}.*--merge '"):
+            prepare(folder, tmp_path / "site", table, merge=merge, **options)
+    merge = ["Normal=NORMAL", "Effusion=effusion"]
+    prepared = prepare(folder, tmp_path / "site", table, merge=merge, **options)
+    assert Counter(case.label for case in prepared.cases) == {"Normal": 14, "Effusion": 26}
+    assert "--classes names Mass, which no row of the table has" in prepared.sections["Worth a look"]
+
 
 def test_words_for_an_empty_cell_are_no_class(folder, tmp_path):
     prepared = prepare(folder, tmp_path / "site", table_of(folder, ["normal", "virus", "nan"]))

@@ -16,18 +16,25 @@ SEPARATORS = "|;,"
 
 
 def settle_labels(
-    rows: Mapping[str, Row], separator: str, uncertain: str, classes: Sequence[str]
+    rows: Mapping[str, Row],
+    separator: str,
+    uncertain: str,
+    classes: Sequence[str],
+    merged: Mapping[str, str],
+    path: Path | None,
 ) -> tuple[dict[str, Row], list[str]]:
-    """Return the rows with at most one class each, and what was done, with counts.
+    """Return the rows with at most one class each, still as the table spells it, and what was done, with counts.
 
     Args:
         rows: file → row of the table.
         separator: between the findings of a cell; "" = a cell holds one.
         uncertain: what becomes of −1 beside 1 and 0 (``UNCERTAIN``); "" = the cells are no such numbers.
         classes: those that count, where a cell has several findings; empty = all.
+        merged: the table's word → the class that it becomes.
+        path: of the table.
 
     Raises:
-        DataError: other values than −1, 0 and 1 with ``uncertain``.
+        DataError: other values than −1, 0 and 1 with ``uncertain``; a class whose letters are others in the table.
     """
     empty = Counter(row.label for row in rows.values() if row.label.lower() in NOTHING)
     notes = [f"{count} × '{word}' in the table, read as no label" for word, count in sorted(empty.items())]
@@ -39,18 +46,44 @@ def settle_labels(
         notes += [f"{count} × -1 (uncertain): {uncertain}"] if count else []
         known = FINDING | dict.fromkeys(("-1", "-1.0"), "" if uncertain == DROP else uncertain)
         rows = {file: replace(row, label=known.get(row.label, "")) for file, row in rows.items()}
+    findings = {file: _findings(row.label, separator) for file, row in rows.items()}
+    if classes:
+        notes += _unmatched(classes, [merged.get(one, one) for found in findings.values() for one in found], path)
     if separator:
-        rows = {file: _one_finding(row, separator, classes) for file, row in rows.items()}
+        settled = {file: _one_finding(row, findings[file], classes, merged) for file, row in rows.items()}
+        none = sum(bool(findings[file]) and not row.label and not row.fault for file, row in settled.items())
+        notes += [f"{none} rows have findings of which --classes names none; read as no label"] if none else []
+        rows = settled
     return dict(rows), notes
 
 
-def _one_finding(row: Row, separator: str, classes: Sequence[str]) -> Row:
-    found = [part.strip() for part in row.label.split(separator) if part.strip()]
-    counted = [part for part in found if part in classes] if classes else found
+def _findings(cell: str, separator: str) -> list[str]:
+    return [part for one in (cell.split(separator) if separator else [cell]) if (part := one.strip())]
+
+
+def _one_finding(row: Row, found: Sequence[str], classes: Sequence[str], merged: Mapping[str, str]) -> Row:
+    counted = {merged.get(one, one): one for one in found if not classes or merged.get(one, one) in classes}
     if len(counted) > 1:
         which = "leave one of them out of --classes" if classes else "--classes names those that count"
         return replace(row, label="", fault=f"several findings ({', '.join(counted)}), and a class is one; {which}")
-    return replace(row, label=counted[0] if counted else "")
+    return replace(row, label=next(iter(counted.values()), ""))
+
+
+def _unmatched(classes: Sequence[str], labels: Iterable[str], path: Path | None) -> list[str]:
+    """What to tell of classes that no row has; DataError for one that the table spells in other letters."""
+    found = set(labels)
+    for name in classes:
+        if other := next(
+            (one for one in sorted(found - set(classes)) if _same_letters(one) == _same_letters(name)), ""
+        ):
+            remedy = f"write it so in --classes, or rename it: --merge '{name}={other}'"
+            raise DataError(f"{path}: --classes names '{name}', and the table has '{other}'; {remedy}")
+    missing = [name for name in classes if name not in found]
+    return [f"--classes names {', '.join(missing)}, which no row of the table has"] if missing else []
+
+
+def _same_letters(name: str) -> str:
+    return " ".join(name.casefold().split())
 
 
 def check_labels(labels: Iterable[str], path: Path | None) -> list[str]:
@@ -90,7 +123,7 @@ def _several(names: Sequence[str]) -> str:
 def _spelt_twice(names: Sequence[str]) -> str:
     spellings = defaultdict(list)
     for name in names:
-        spellings[" ".join(name.casefold().split())].append(name)
+        spellings[_same_letters(name)].append(name)
     for same in spellings.values():
         if len(same) > 1:
             said = f"the labels {', '.join(same)} differ in their letters alone"

@@ -120,7 +120,8 @@ def _find(
     told: list[str] = []
     table = read_table(labels.table, labels.columns) if labels.table else None
     if table and labels.table and not labels.ignore:
-        table, told = settle_labels(table, labels.separator, labels.uncertain, labels.classes)
+        how = (labels.separator, labels.uncertain, labels.classes, merged, labels.table)
+        table, told = settle_labels(table, *how)
         told += no_labels(labels.table, labels.columns, table)
     renamed = merge_labels(table or {}, merged, labels.table)
     if not labels.ignore:
