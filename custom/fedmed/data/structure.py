@@ -81,7 +81,7 @@ def three_digits(value: float) -> str:
 def check_name(name: str) -> str:
     """Return the name of a class if a job may carry it and a datalist may spell it so; ValueError otherwise."""
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9 _.+-]{0,63}", name):
-        raise ValueError("use 1 to 64 letters, digits, spaces and _ . + -, a letter or digit first")
+        raise ValueError("use 1 to 64 letters a-z, digits, spaces and _ . + -, a letter or digit first")
     return name
 
 

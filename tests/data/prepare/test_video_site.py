@@ -172,6 +172,24 @@ def test_names_of_phases_and_tools(plain, prepare):
         prepare(plain, WantedVideos(phases=("second",)))
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"row": "{},Präparation,1"}, "a phase 'Präparation'"),
+        ({"row": "{},a/b,1"}, "a phase 'a/b'"),
+        ({"header": "second,phase,schere (links)"}, "a tool 'schere (links)'"),
+    ],
+)
+def test_names_that_no_job_can_carry_are_refused_with_the_letters_that_can_be(plain, prepare, changed, said):
+    table(plain / "labels" / "a.csv", **changed)
+    for name in "bcdef":
+        (plain / "labels" / f"{name}.csv").unlink()
+    refused = prepare(plain)[2]
+    assert list(refused) == ["a.mp4"]
+    assert f"labels/a.csv: no job can have {said}: use 1 to 64 letters a-z, digits," in refused["a.mp4"]
+    assert not prepare(plain, WantedVideos(ignore=True))[2]
+
+
 def test_an_earlier_preparation_inside_the_folder_is_not_found(plain):
     for _ in range(2):
         prepared = prepare_video_site(plain, plain / "site", "s")

@@ -15,6 +15,7 @@ from fedmed.data.prepare.case import VideoCase
 from fedmed.data.prepare.phase_order import odd_order
 from fedmed.data.prepare.place import PREPARED, link_or_copy
 from fedmed.data.prepare.video_layouts.layout import Layout, Recording, Row
+from fedmed.data.structure import check_name
 from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.folder_source import SINGLES, TABLE
 from fedmed.data.video.frame_masks import FrameMasks
@@ -96,6 +97,8 @@ def prepare_video(
         phases, tools = (given or known for given, known in zip((wanted.phases, wanted.tools), own, strict=True))
         values = set(layout.mask_values.values())
         inspect_video(case, wanted.settings, phases, tools, values)
+        if not wanted.ignore:
+            _check_names(case)
         case.notes += _left_out(case, FrameMasks(case.mask, values), wanted.settings.rate) if case.mask else []
     except DataError as error:
         case.faults.append(_without(str(error), recording, case))
@@ -147,6 +150,16 @@ def inspect_video(
     case.label = ", ".join(known)
     if len(facts["source_sizes"]) > 1:
         case.notes.append("the size of the frames changes midway")
+
+
+def _check_names(case: VideoCase) -> None:
+    """Refuse phases and tools that no job could name."""
+    for kind, names in (("phase", case.lasting), ("tool", case.shown)):
+        for name in names:
+            try:
+                check_name(name)
+            except ValueError as error:
+                raise DataError(f"{case.table}: no job can have a {kind} '{name}': {error}; rename it there") from error
 
 
 def _left_out(case: VideoCase, masks: FrameMasks, rate: float | None) -> list[str]:
