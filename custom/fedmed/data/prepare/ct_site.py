@@ -8,8 +8,10 @@ from pathlib import Path
 from fedmed.data.prepare.case import Case, Source
 from fedmed.data.prepare.ct_find import find_volumes
 from fedmed.data.prepare.ct_inspect import inspect_all
+from fedmed.data.prepare.folder import existing
 from fedmed.data.prepare.left_files import LEFT, files_left
 from fedmed.data.prepare.mask_values import BINARY, Foreground
+from fedmed.data.prepare.own_results import own_folders, own_lines, own_masks
 from fedmed.data.prepare.patients import patient_warnings, refuse_shared_prefixes, unite_patients
 from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
 from fedmed.data.prepare.pool import Track
@@ -68,9 +70,16 @@ def prepare_site(
     """
     out = Path(out).expanduser().resolve()
     role = role or ("labelled" if masks or mask_suffix else "unlabelled")
-    sources, stray = find_volumes(folder, masks, mask_suffix, patient_pattern, image_suffix, [out / PREPARED])
+    folder = existing(folder, "the folder of volumes")
+    own = own_folders(folder, [out])
+    skip = [out / PREPARED, *own]
+    sources, stray = find_volumes(folder, masks, mask_suffix, patient_pattern, image_suffix, skip)
+    beside = own_masks([source.files[0] for source in sources if not source.series])
+    sources = [source for source in sources if source.files[0] not in beside]
+    given = masks and Path(masks).expanduser().resolve()  # may be of MONAI Label, and is read then
+    results = own_lines(folder, {at: by for at, by in own.items() if not given or not given.is_relative_to(at)}, beside)
     if not sources:
-        raise DataError(f"{folder}: no NIfTI file (.nii, .nii.gz) and no DICOM series at any depth")
+        raise DataError("; ".join([f"{folder}: no NIfTI file (.nii, .nii.gz) and no DICOM series", *results]))
     with staging_for(out) as staging:
         cases = inspect_all(sources, staging / PREPARED, workers, track=track, foreground=foreground)
         united = unite_patients(cases)
@@ -82,7 +91,8 @@ def prepare_site(
         data_root = _data_root(folder, masks, out, copy or written)
         if data_root == out:
             _gather(cases, staging)
-        left = files_left([folder, *([masks] if masks else [])], _read(sources, stray), [out])
+        read = {*_read(sources, stray), *beside}
+        left = results + files_left([folder, *([masks] if masks else [])], read, [out, staging, *own])
         prepared = prepared_volumes(out, data_root, cases, stray, left, united)
         settings = {"folder": folder, "masks": masks or mask_suffix, "role": role, "split": fractions, "seed": seed}
         settings |= {"mask values": foreground.words} if foreground.converts else {}

@@ -35,7 +35,8 @@ def _files(folder: Path, read: Collection[Path], skip: Collection[Path]) -> Iter
             folders.clear()
             continue
         seen.add(real)
-        yield from (here / name for name in folders if name.startswith("."))  # not entered, and one thing each
+        hidden = (here / name for name in folders if name.startswith("."))  # not entered, and one thing each
+        yield from (path for path in hidden if path.resolve() not in skip)
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (here / name for name in names if here / name not in read and name != "DICOMDIR")
 

@@ -13,6 +13,7 @@ from fedmed.data.prepare.clients import SiteRecordings
 from fedmed.data.prepare.folder import compile_pattern, existing, patient_in
 from fedmed.data.prepare.label_split import fill_lists, refuse_copies
 from fedmed.data.prepare.left_files import LEFT, files_left
+from fedmed.data.prepare.own_results import own_folders, own_lines
 from fedmed.data.prepare.patients import patient_warnings, refuse_shared_prefixes, unite_patients
 from fedmed.data.prepare.phase_counts import added, alone, missing, phase_counts, shares_of_phases
 from fedmed.data.prepare.place import staging_for
@@ -63,14 +64,17 @@ def find_recordings(folder: Path, wanted: WantedVideos) -> tuple[str, Layout, li
     for phase in wanted.leave_out:
         if known_phases is not None and phase not in known_phases:
             raise DataError(f"--leave-out: {unknown('phase', phase, known_phases)}")
-    recordings = []
+    recordings, own = [], own_folders(folder)
     for one in layout.find(folder):
+        if any(one.video.is_relative_to(place) for place in own):
+            continue
         patient = one.patient or (patient_in(pattern, one.stem) if pattern else one.stem)
         fault = one.fault or ("" if patient else f"the patient pattern does not match '{one.case}'")
         said = bool(one.patient) or pattern is not None
         recordings.append(replace(one, patient=patient, fault=fault, patient_said=said))
     if not recordings:
-        raise DataError(f"{folder}: no video for the layout '{name}': {known[name].about}")
+        none = f"{folder}: no video for the layout '{name}': {known[name].about}"
+        raise DataError("; ".join([none, *own_lines(folder, own)]))
     return name, layout, recordings
 
 
@@ -108,7 +112,8 @@ def prepare_video_site(
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
     name, layout, recordings = find_recordings(folder, wanted)
     recordings = [one for one in recordings if not one.video.is_relative_to(out)]
-    left = files_left([folder], _read(folder, recordings), [out])
+    own = own_folders(folder, [out])
+    left = own_lines(folder, own) + files_left([folder], _read(folder, recordings), [out, *own])
     if client:
         recordings = [replace(r, list=client.lists[r.case] or r.list) for r in recordings if r.case in client.lists]
     if wanted.blocks:

@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from fedmed.data.prepare.case import Source, XrayCase
-from fedmed.data.prepare.folder import readable_kind
+from fedmed.data.prepare.folder import existing, readable_kind
 from fedmed.data.prepare.label_split import fill_lists, refuse_copied_images
 from fedmed.data.prepare.left_files import LEFT, files_left
+from fedmed.data.prepare.own_results import own_folders, own_lines
 from fedmed.data.prepare.patients import patient_warnings, refuse_shared_prefixes, unite_patients
 from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
 from fedmed.data.prepare.pool import DIED, Track, run_all
@@ -79,7 +80,9 @@ def prepare_xray_site(
         DataError: wrong arguments, or nothing usable; nothing is written.
     """
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
-    sources, missing, told = _find(folder, labels, patient_pattern, out / PREPARED)
+    own = own_folders(existing(folder, "the folder of images"), [out])
+    results = own_lines(folder, own)
+    sources, missing, told = _find(folder, labels, patient_pattern, [out / PREPARED, *own], results)
     with staging_for(out) as staging:
         apart = any(readable_kind(source.files[0]) == "DICOM" for source in sources)  # its decoders may take any memory
         cases = run_all(partial(inspect_xray, wanted=wanted), sources, workers, track, apart=apart, died=_died)
@@ -96,7 +99,7 @@ def prepare_xray_site(
                 case.image = link_or_copy(case.found, staging / PREPARED / "images" / case.case)
         read = {path for source in sources for path in source.files}
         read |= {labels.table.resolve()} if labels.table else set()
-        left = files_left([folder], read, [out])
+        left = results + files_left([folder], read, [out, staging, *own])
         prepared = _prepared(out, out if copy else folder, cases, classes, missing, told, left)
         settings = {
             "folder": folder, "table": labels.table, "merged": "; ".join(labels.merge) or None,
@@ -113,7 +116,7 @@ def _died(source: Source) -> XrayCase:
 
 
 def _find(
-    folder: Path, labels: Labels, patient_pattern: str | None, skip: Path
+    folder: Path, labels: Labels, patient_pattern: str | None, skip: Sequence[Path], results: Sequence[str]
 ) -> tuple[list[Source], list[str], list[str]]:
     """The images of a folder, files of the table that are not there, and what to tell of labels; DataError without."""
     merged = parse_merges(labels.merge)
@@ -127,10 +130,10 @@ def _find(
     if not labels.ignore:
         counted = {row.label for row in renamed.values() if not labels.classes or row.label in labels.classes}
         told += check_labels(counted, labels.table)
-    sources = find_xrays(folder, table and renamed, patient_pattern, labels.classes, [skip])
+    sources = find_xrays(folder, table and renamed, patient_pattern, labels.classes, skip)
     missing = sorted(renamed.keys() - {source.case for source in sources})
     if not sources:
-        raise DataError(f"{folder}: no PNG, JPEG or DICOM file at any depth")
+        raise DataError("; ".join([f"{folder}: no PNG, JPEG or DICOM file at any depth", *results]))
     if missing and all(source.fault for source in sources):
         where = f"{labels.table}: none of its files is in {folder}, the first is '{missing[0]}'"
         raise DataError(f"{where}; paths must be relative to it")
