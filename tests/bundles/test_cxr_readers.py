@@ -181,9 +181,27 @@ def test_signed_values(tmp_path):
 
 def test_dicom_without_preamble_or_ending(tmp_path):
     whole = read_xray(dicom(tmp_path / "whole"))
-    for name in ("bare.dcm", "bare.IMA"):
+    for name in ("bare.dcm", "bare.IMA", "IM0001", "1.2.840.5"):
         np.testing.assert_array_equal(read_xray(dicom(tmp_path / name, preamble=False)), whole)
-    assert len(list_images(tmp_path)) == 3
+    with_start = (tmp_path / "IM0001").read_bytes()
+    meta = with_start.index(b"\x08\x00\x16\x00UI")
+    (tmp_path / "IM0002").write_bytes(with_start[meta:])  # without the first group too
+    header = pydicom.dcmread(tmp_path / "IM0002", force=True)
+    header.save_as(tmp_path / "IM0003", enforce_file_format=False, implicit_vr=True, little_endian=True)
+    for name in ("IM0002", "IM0003"):
+        np.testing.assert_array_equal(read_xray(tmp_path / name), whole)
+    assert len(list_images(tmp_path)) == 7
+
+
+def test_files_that_are_no_images_are_counted(tmp_path, caplog):
+    dicom(tmp_path / "IM0001", preamble=False)
+    for name, content in {"notes": b"\x08\x00 no DICOM", "empty": b"", "a.tif": b"II*", "DICOMDIR": b"x"}.items():
+        (tmp_path / name).write_bytes(content)
+    for name in ("out/predictions.csv", "out/predictions.json", "out/heat_maps/IM0001.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert [Path(path).name for path in list_images(tmp_path, tmp_path / "out")] == ["IM0001"]
+    assert f"3 files are no DICOM, PNG or JPEG and are left out, such as {tmp_path / 'a.tif'}" in caplog.text
 
 
 # --- what cannot be read

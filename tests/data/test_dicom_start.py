@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from fedmed.data import dicom_start
-from fedmed.data.dicom_start import dicom_fault
+from fedmed.data.dicom_start import dicom_fault, is_dicom
 
 LONG = {b"OB", b"UN", b"UT", b"XX"}
 
@@ -67,3 +67,19 @@ def test_elements_without_a_type_are_held_against_the_file_too(fault_of):
     element = struct.pack("<HHI", 2, 0x10, 4) + b"1.2\0"
     assert fault_of(bytes(128) + b"DICM" + element) == ""
     assert "states 196608 bytes" in fault_of(bytes(128) + b"DICM" + struct.pack("<HHI", 2, 0x10, 196608))
+
+
+def test_dicom_is_known_by_how_it_begins():
+    body = element(8, 0x16, b"UI", b"1.2.840.10008.5.1.4.1.1.1.1\0")
+    implicit = struct.pack("<HHI", 8, 0x16, 28) + body[8:]
+    for content in (dicom(), dicom(preamble=b""), body, implicit, bytes(128) + b"DICM"):
+        assert is_dicom(content[:132])
+    for content in (
+        b"",
+        bytes(200),
+        b"\x08\0",
+        b"\x08\0 text in a file",
+        b"\x89PNG\r\n\x1a\n",
+        element(0x10, 0x10, b"PN", b"A^B"),
+    ):
+        assert not is_dicom(content[:132])

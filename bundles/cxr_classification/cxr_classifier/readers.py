@@ -11,6 +11,8 @@ from cxr_classifier.pictures import read_picture
 PNG, JPEG, DICOM = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"DICM"
 DICOM_OFFSET = 128
 DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
+# DICOM without its preamble begins with one of the first elements of group 2 or 8, which are short: (0008,0016), say.
+FIRST_GROUPS, LAST_FIRST, LONGEST_FIRST = (b"\x02\x00", b"\x08\x00"), 0x20, 256
 MIN_SIDE = 8  # pixels; anything smaller is an icon or a broken export
 
 
@@ -53,7 +55,7 @@ def read_stored(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def file_kind(path: Path) -> str | None:
-    """``DICOM``, ``PNG``, ``JPEG``, or None; DICOM without its preamble needs the ending .dcm, .dicom or .ima.
+    """``DICOM``, ``PNG``, ``JPEG``, or None; DICOM that begins in an odd way needs the ending .dcm, .dicom or .ima.
 
     Raises:
         BundleInputError: no such file, not readable, or empty.
@@ -69,4 +71,11 @@ def file_kind(path: Path) -> str | None:
         return "PNG"
     if head.startswith(JPEG):
         return "JPEG"
-    return "DICOM" if path.suffix.lower() in DICOM_ENDINGS or head[DICOM_OFFSET:] == DICOM else None
+    marked = head[DICOM_OFFSET:] == DICOM or _begins_as_dicom(head)
+    return "DICOM" if marked or path.suffix.lower() in DICOM_ENDINGS else None
+
+
+def _begins_as_dicom(head: bytes) -> bool:
+    element, length = (int.from_bytes(head[place], "little") for place in (slice(2, 4), slice(4, 8)))
+    typed = head[4:6].isalpha() and head[4:6].isupper()
+    return head[:2] in FIRST_GROUPS and element <= LAST_FIRST and len(head) > 8 and (typed or length <= LONGEST_FIRST)

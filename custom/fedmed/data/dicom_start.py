@@ -18,6 +18,21 @@ SHORT |= {b"SS", b"ST", b"TM", b"UI", b"UL", b"US"}
 SYNTAX, DEFLATED = b"\x02\x00\x10\x00", b"1.2.840.10008.1.2.1.99"
 ELEMENTS = 1000  # of the first group; it has a dozen
 CHUNK = 2**20
+# A file without preamble begins with one of the first elements of group 2 or 8, whose values are short.
+FIRST_GROUPS, LAST_FIRST, LONGEST_FIRST = (b"\x02\x00", b"\x08\x00"), 0x20, 256
+
+
+def is_dicom(head: bytes) -> bool:
+    """Whether a file begins as DICOM: with the mark after the preamble, or without both with an element that fits.
+
+    Args:
+        head: the first 132 bytes.
+    """
+    if head[MARK_AT : MARK_AT + len(MARK)] == MARK:
+        return True
+    element, length = (int.from_bytes(head[place], "little") for place in (slice(2, 4), slice(4, 8)))
+    typed = head[4:6] in LONG | SHORT
+    return head[:2] in FIRST_GROUPS and element <= LAST_FIRST and len(head) > 8 and (typed or length <= LONGEST_FIRST)
 
 
 def dicom_fault(path: Path) -> str:

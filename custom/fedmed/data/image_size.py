@@ -21,7 +21,7 @@ from nibabel.spatialimages import HeaderDataError
 from nibabel.wrapstruct import WrapStructError
 from PIL import Image, UnidentifiedImageError
 
-from fedmed.data.dicom_start import dicom_fault
+from fedmed.data.dicom_start import dicom_fault, is_dicom
 from fedmed.data.memory_share import GB, MOST, allowed_bytes, most_bytes
 from fedmed.data.regular_file import file_bytes
 from fedmed.errors import DataError, first_line
@@ -103,7 +103,7 @@ def file_fault(path: Path, allowed: int | None = None) -> str:
             head = file.read(132)
     except OSError:
         return ""  # whoever reads it says so
-    if head[128:] == b"DICM" or name.endswith(DICOM):
+    if is_dicom(head) or name.endswith(DICOM):
         return _dicom_fault(path, allowed)
     if name.endswith(PICTURES):
         return _picture_fault(path, allowed)

@@ -13,6 +13,7 @@ from typing import IO, cast
 import psutil
 from PIL import Image, UnidentifiedImageError
 
+from fedmed.data.dicom_start import is_dicom
 from fedmed.data.image_size import BEFORE_VOXELS, UNREADABLE, nifti_header
 from fedmed.errors import DataError, first_line
 
@@ -44,7 +45,7 @@ def check_upload(path: Path) -> None:
     name = path.name.lower()
     try:
         with path.open("rb") as stream:
-            if stream.read(132)[128:] == b"DICM":
+            if is_dicom(stream.read(132)):
                 raise DataError("DICOM files are not taken from clients; save it as .nii.gz")
         if name.endswith(NIFTI):
             _check_nifti(path)

@@ -2,8 +2,10 @@
 
 import nibabel as nib
 import numpy as np
+import pydicom
 import pytest
 
+from fedmed.data.prepare.ct_find import find_volumes
 from fedmed.data.prepare.dicom import convert_series, read_series
 from fedmed.data.prepare.dicom_folder import checked_series, series_in
 from fedmed.errors import DataError
@@ -45,6 +47,18 @@ def test_jpeg_lossless_is_read_and_cut_short_refused(tmp_path, write_dicom, comp
     (tmp_path / "slice001.dcm").write_bytes((tmp_path / "slice001.dcm").read_bytes()[:-30])
     ((_, fault),) = checked_series(tmp_path)
     assert fault == "slice001.dcm belongs to the series and is damaged; export the series again"
+
+
+@pytest.mark.parametrize("implicit", [False, True])
+def test_a_series_with_neither_preamble_nor_endings_is_found_and_read(tmp_path, write_dicom, implicit):
+    write_dicom(tmp_path, STORED)
+    for number, path in enumerate(sorted(tmp_path.iterdir())):
+        bare = pydicom.Dataset({element.tag: element for element in pydicom.dcmread(path)})
+        bare.save_as(tmp_path / f"IM{number:04d}", implicit_vr=implicit, little_endian=True, enforce_file_format=False)
+        path.unlink()
+    (source,), _ = find_volumes(tmp_path)
+    assert source.series and not source.fault
+    assert np.array_equal(read_series(source.files)[0], STORED.astype(int) - 1024)
 
 
 def test_the_patient_is_a_stable_pseudonym(tmp_path, write_dicom):

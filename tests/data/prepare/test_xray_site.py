@@ -421,6 +421,29 @@ def test_the_bundle_reads_what_the_preparation_accepts(folder, tmp_path, monkeyp
         monkeypatch.delitem(sys.modules, module)
 
 
+def test_radiographs_with_neither_preamble_nor_ending_are_read_or_named(folder, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(CHECKOUT / "bundles" / "cxr_classification"))
+    from cxr_classifier.files import list_images
+    from cxr_classifier.readers import read_xray
+
+    for number, implicit in enumerate((True, False)):
+        header = dcmread(dicom(folder / "more", f"d{number}", "dx", f"P{number}", 830 + number))
+        bare = Dataset({element.tag: element for element in header})
+        bare.save_as(folder / f"IM000{number}", implicit_vr=implicit, little_endian=True, enforce_file_format=False)
+    shutil.rmtree(folder / "more")
+    (folder / "IM0009").write_bytes((folder / "IM0001").read_bytes()[:900])  # cut short
+    (folder / "IM0010").write_bytes(b"no image")
+    prepared = prepare(folder, tmp_path / "site", table=None)
+    used = [case for case in prepared.cases if case.usable and case.kind == "DICOM"]
+    assert [case.case for case in used] == ["IM0000", "IM0001"] and used[0].patient != used[1].patient
+    assert list(reasons(prepared)) == ["IM0009"]
+    assert "1 × without an ending (IM0010)" in prepared.sections["Not read"]
+    assert all(read_xray(case.image).shape == case.shape for case in used)
+    assert {Path(path).name for path in list_images(folder)} >= {"IM0000", "IM0001", "IM0009"}
+    for module in [name for name in sys.modules if name.startswith("cxr_classifier")]:
+        monkeypatch.delitem(sys.modules, module)
+
+
 @pytest.mark.parametrize(
     ("tags", "said"),
     [

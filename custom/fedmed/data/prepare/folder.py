@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from fedmed.data.dicom_start import is_dicom
 from fedmed.data.regular_file import file_bytes
 from fedmed.errors import DataError
 
@@ -63,11 +64,11 @@ def patient_in(pattern: re.Pattern[str], text: str) -> str:
 
 
 def file_kind(path: Path) -> str | None:
-    """PNG, JPEG or DICOM by the first bytes (DICOM without its preamble: by the extension), or None."""
+    """PNG, JPEG or DICOM by the first bytes (DICOM that begins in an odd way: by the extension), or None."""
     with path.open("rb") as file:
         head = file.read(132)
     known = next((kind for mark, kind in SIGNATURES.items() if head.startswith(mark)), None)
-    if known is None and (head[128:] == b"DICM" or path.suffix.lower() in DICOM_ENDINGS):
+    if known is None and (is_dicom(head) or path.suffix.lower() in DICOM_ENDINGS):
         known = "DICOM"
     return known
 
