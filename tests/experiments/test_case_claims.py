@@ -1,7 +1,10 @@
 import pytest
 
 from fedmed.errors import DataError
-from fedmed.experiments.judgement import judge
+from fedmed.experiments.judgement import claims_markdown, judge
+from fedmed.experiments.paired_statistics import least_p
+
+from .conftest import DICE
 
 LOW = [[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]] * 2
 HIGH = [[0.2, 0.4, 0.6, 0.8, 0.7, 0.9], [0.1, 0.3, 0.5, 0.7, 0.6, 0.8]]
@@ -96,3 +99,12 @@ def test_pairs_must_match(runs, compare):
         compare([high, runs("b", [row[:-1] for row in LOW])])
     with pytest.raises(DataError, match="arm 'a' has no scores of seed 1 at site 'site_1'"):
         compare([high[:6], low])
+
+
+def test_so_few_patients_that_no_p_is_small_are_said(runs, evidence, case_claim):
+    """Of five pairs the smallest two-sided p is 2/32."""
+    for cases, words in ((5, "n.s.: 5 patients cannot tell"), (6, "✓")):
+        high, low = ([[value + n / 10 for n in range(cases)]] * 6 for value in (0.5, 0.2))
+        judged = judge([case_claim("good", "bad")], evidence(runs("good", high), runs("bad", low)))
+        assert claims_markdown("T", judged, {"dice": DICE}).count(f"| 6/6 | {words} |") == 1
+        assert judged[0].findings[0].p == pytest.approx(least_p(cases))

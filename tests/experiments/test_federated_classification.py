@@ -19,7 +19,7 @@ from fedmed.experiments.federated_classification import ClassificationStep, Fede
 from fedmed.experiments.federation_data import FederationData
 from fedmed.experiments.job_scores import RUN
 from fedmed.experiments.patient_claims import BetterByPatients
-from fedmed.experiments.patient_resampling import PatientResamples, Setting
+from fedmed.experiments.patient_scores import PatientScores, Setting
 from fedmed.experiments.score_kinds import AurocOfClasses
 from fedmed.experiments.score_table import joined
 from fedmed.experiments.table_claim import Evidence
@@ -95,13 +95,13 @@ def test_scores_of_a_finished_job_give_the_auroc_of_each_site(tmp_path):
         "p_ill": ["ill"],
         "p_normal": ["ill"],
     }
-    scores = PatientResamples(joined([found.assign(arm="x")]), AUROC, count=10)
+    scores = PatientScores(joined([found.assign(arm="x")]), AUROC)
     at = [Setting(site, kind, "labels of a", 1.0, "last") for site, kind in (("a", "internal"), ("b", "external"))]
-    assert [scores.resampled("x", one, "auroc")[10][0] for one in at] == [0.75, 0.5]
+    assert [scores.left_out("x", one, "auroc")[10][0] for one in at] == [0.75, 0.5]
     assert {one.model for one in scores.settings()} == {"last", "selected"}
 
 
-def test_two_arms_are_compared_over_resampled_patients(tmp_path):
+def test_two_arms_are_compared_over_patients(tmp_path):
     at = {"protocol": "labels of a", "fractions": [1], "tasks": ["b"], "list": "external"}
     claim = BetterByPatients(id=1, text="t", holds=[{"better": "x", "worse": "y", **at}])
     found = finished(tmp_path).scores()

@@ -1,7 +1,7 @@
 """Tables and claims of made-up scores are those of the two frames that this one took the place of, byte for byte.
 
-``numbers_before`` holds what they wrote. The numbers of docs/results were made by them too. Intervals and p of
-comparisons by resampling are of more resamples since.
+``numbers_before`` holds what they wrote. The numbers of docs/results were made by them too. Intervals and p over the
+patients of images are by the jackknife since.
 """
 
 from pathlib import Path

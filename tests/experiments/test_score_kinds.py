@@ -1,21 +1,21 @@
-"""Metrics of many resamples, against the obvious definition on one of them."""
+"""Metrics of many weightings, against the obvious definition on one of them."""
 
 import numpy as np
 import pytest
 
 from fedmed.errors import DataError
-from fedmed.experiments.score_kinds import Accuracy, AurocOfClasses, UnitMean, interval, resamples
+from fedmed.experiments.score_kinds import Accuracy, AurocOfClasses, UnitMean
 
 KINDS = {"accuracy": Accuracy(label="accuracy"), "auroc": AurocOfClasses(label="AUROC")}
 
 
 def score(name, labels, p, weights=None):
     values = {f"p_{c}": p[:, c] for c in range(p.shape[1])}
-    return KINDS[name].resampled(values, labels.astype(str), np.ones((1, len(labels))) if weights is None else weights)
+    return KINDS[name].weighted(values, labels.astype(str), np.ones((1, len(labels))) if weights is None else weights)
 
 
 def reference(labels, p, counts):
-    """Every pair of a positive and a negative, each case as often as it was drawn."""
+    """Every pair of a positive and a negative, each case as often as it counts."""
     rows = np.repeat(np.arange(len(labels)), counts)
     y, q = labels[rows], p[rows]
     found = []
@@ -29,12 +29,12 @@ def reference(labels, p, counts):
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
 @pytest.mark.parametrize("ties", [False, True])
-def test_every_resample_is_scored_as_if_it_were_the_sample(classes, ties):
+def test_every_weighting_is_scored_as_if_it_were_the_sample(classes, ties):
     generator = np.random.default_rng(classes)
     labels, p = generator.integers(0, classes, 40), generator.random((40, classes))
     p = np.round(p, 1) if ties else p
     counts = np.vstack([np.ones(40, int), generator.integers(0, 3, (20, 40))])
-    counts[1, labels == 0] = 0  # a resample without a class
+    counts[1, labels == 0] = 0  # none of a class
     wanted = np.array([reference(labels, p, row) for row in counts])
     np.testing.assert_allclose(score("accuracy", labels, p, counts.astype(float)), wanted[:, 0])
     np.testing.assert_allclose(score("auroc", labels, p, counts.astype(float)), wanted[:, 1])
@@ -42,20 +42,6 @@ def test_every_resample_is_scored_as_if_it_were_the_sample(classes, ties):
 
 def test_one_class_alone_has_no_auroc():
     assert np.isnan(score("auroc", np.zeros(4, int), np.full((4, 2), 0.5)))[0]
-
-
-def test_patients_are_drawn_whole_and_the_same_for_the_same_seed():
-    patients = np.array(["a", "a", "b", "c", "c", "c"])
-    drawn = resamples(patients, 200, 1)
-    assert drawn.shape == (201, 6) and (drawn[0] == 1).all()
-    assert (drawn[:, 0] == drawn[:, 1]).all() and (drawn[:, 3] == drawn[:, 5]).all()
-    assert (drawn[:, [0, 2, 3]].sum(1) == 3).all()
-    assert (drawn == resamples(patients, 200, 1)).all() and (drawn != resamples(patients, 200, 2)).any()
-
-
-def test_the_interval_leaves_out_what_is_no_number():
-    low, high = interval(np.array([*np.linspace(0, 1, 101), np.nan]))
-    assert (low, high) == pytest.approx((0.025, 0.975))
 
 
 @pytest.mark.parametrize(
@@ -69,6 +55,6 @@ def test_what_does_not_fit_is_refused(labels, p, words):
 def test_a_mean_over_units_is_of_its_own_metric():
     dice = UnitMean(label="Dice", metric="dice")
     values, weights = {"dice": np.array([0.2, 0.6]), "hd95": np.array([9.0, 9.0])}, np.array([[1.0, 1.0], [2.0, 0.0]])
-    assert dice.resampled(values, np.array(["", ""]), weights) == pytest.approx([0.4, 0.2])
+    assert dice.weighted(values, np.array(["", ""]), weights) == pytest.approx([0.4, 0.2])
     with pytest.raises(DataError, match="no metric 'dice'; they have hd95"):
-        dice.resampled({"hd95": values["hd95"]}, np.array(["", ""]), weights)
+        dice.weighted({"hd95": values["hd95"]}, np.array(["", ""]), weights)

@@ -8,11 +8,11 @@ import pandas as pd
 from pydantic import Field
 
 from fedmed.errors import DataError
-from fedmed.experiments.paired_statistics import DECIMALS, rank_biserial, wilcoxon_signed_rank
+from fedmed.experiments.paired_statistics import DECIMALS, least_p, rank_biserial, wilcoxon_signed_rank
 from fedmed.experiments.score_kinds import UnitMean
 from fedmed.experiments.score_table import MEAN_UNIT, patients_of, selected
-from fedmed.experiments.table_claim import P_COLUMN, ArmPair, BetterClaim, ClaimFinding, Evidence, signs
-from fedmed.experiments.words_of_tables import signed
+from fedmed.experiments.table_claim import ALPHA, P_COLUMN, ArmPair, BetterClaim, ClaimFinding, Evidence, signs
+from fedmed.experiments.words_of_tables import cannot_tell, signed
 from fedmed.reports.words import NOTHING
 
 list_of = list  # where a field has that name
@@ -43,7 +43,8 @@ class BetterByCases(BetterClaim):
 - **✗**: at least one comparison is as clearly the other way round: the sign in every seed, and p < 0.05.
 - **direction**: the claimed sign in every seed, but some comparison is of validation means, of which a run has only
   one, and with fewer than 6 seeds no test can tell them from chance.
-- **n.s.**: neither. The table does not decide.
+- **n.s.**: neither. The table does not decide. "N patients cannot tell": of so few, whatever their scores, no p is
+  below 0.05.
 - **not run**: an arm has no scores at a site: it was not run, or has no decoder that the site could be scored with.
 
 p: two-sided Wilcoxon signed-rank test over the {unit}s of the test list, each {unit}'s {label} averaged \
@@ -137,8 +138,17 @@ def compare_cases(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: s
     record |= {"list": pair.list, "model": pair.model, "difference": difference, "n_cases": n_cases}
     record |= {"n_patients": len(a.columns)} if len(a.columns) < n_cases else {}
     record |= {**signs(seeds), "p": p, "p_seeds": p_seeds, "effect": effect}
+    few = cases and least_p(len(a.columns)) >= ALPHA
     # Ranks and mean can disagree about the direction; then the test does not speak for the mean.
-    return ClaimFinding("Comparisons", tuple(cells.items()), seeds, tuple(record.items()), p, effect)
+    return ClaimFinding(
+        "Comparisons",
+        tuple(cells.items()),
+        seeds,
+        tuple(record.items()),
+        p,
+        effect,
+        too_few=cannot_tell(len(a.columns), "patient") if few else "",
+    )
 
 
 def _of_seeds(rows: pd.DataFrame, site: str) -> pd.DataFrame:

@@ -18,7 +18,7 @@ class HospitalColumns(TableLayout):
         return {"models.csv", "table.csv", "table.md"}
 
     def contents(self, shown: ShownTable) -> dict[str, bytes]:
-        found = shown.evidence.resamples
+        found = shown.evidence.patients
         rows = share_rows(in_groups(shown.arms), found)
         tables = {"models.csv": found.models(), "table.csv": rows}
         return {name: csv_bytes(own) for name, own in tables.items()} | {"table.md": _markdown(shown, rows).encode()}

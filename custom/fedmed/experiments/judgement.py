@@ -52,7 +52,6 @@ def judge(claims: Sequence[TableClaim], evidence: Evidence) -> list[JudgedClaim]
     Raises:
         DataError: two arms of a comparison cannot be paired.
     """
-    evidence = replace(evidence, comparisons=sum(claim.comparisons(evidence) for claim in claims))
     found = [claim.findings(evidence) for claim in claims]
     tests = {each: each.p for own in found for each in own if each.p is not None}  # shared ones once
     adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
@@ -83,11 +82,16 @@ def claims_markdown(title: str, judged: Sequence[JudgedClaim], kinds: Mapping[st
             if P_COLUMN in cells:
                 cells[P_COLUMN] = probability(each.p_holm)
                 cells["seeds"] = f"{signs(each.seeds)['seeds_agreeing']}/{len(each.seeds)}"
-            cells["alone"] = NOTHING if one.claim.report else one.marked(each.outcome)
+            cells["alone"] = NOTHING if one.claim.report else _outcome(one, each)
             sections.setdefault((each.title, *cells), []).append(tuple(cells.values()))
     for (heading, *head), rows in sections.items():
         lines += [f"## {heading}", "", *markdown_table(head, rows), ""]
     return "\n".join(lines)
+
+
+def _outcome(judged: JudgedClaim, found: ClaimFinding) -> str:
+    outcome = judged.marked(found.outcome)
+    return f"{outcome}: {found.too_few}" if found.too_few and outcome is Verdict.OPEN else outcome
 
 
 def comparisons_csv(judged: Sequence[JudgedClaim]) -> str:

@@ -12,7 +12,7 @@ from fedmed.experiments.label_scores import ALTRUISTIC, VIEWS
 from fedmed.experiments.label_tables import check_rows
 from fedmed.experiments.paired_statistics import holm
 from fedmed.experiments.table_layout import ShownArm, ShownTable, TableLayout
-from fedmed.experiments.words_of_tables import csv_bytes, markdown_table, probability
+from fedmed.experiments.words_of_tables import cannot_tell, csv_bytes, markdown_table, probability
 from fedmed.reports.plots import png, style
 from fedmed.reports.words import NOTHING
 
@@ -46,9 +46,11 @@ class LabelTests(TableLayout):
         if not found:
             return {}
         table = pd.DataFrame(found)
-        table["p_holm"] = table.groupby("test")["p"].transform(lambda p: holm(p.tolist()))
-        both = zip(table["p"], table["p_holm"], strict=True)
-        cells = table.assign(cell=[f"{probability(p)} ({probability(holm_p)})" for p, holm_p in both])
+        table["p_holm"] = table.groupby("test")["p"].transform(_adjusted)
+        both, too_few = zip(table["p"], table["p_holm"], strict=True), cannot_tell(len(scores.strata), "video")
+        cells = table.assign(
+            cell=[too_few if pd.isna(p) else f"{probability(p)} ({probability(holm_p)})" for p, holm_p in both]
+        )
         lines = [f"# {shown.title}", "", "One-sided p (Holm-adjusted over the table).", ""]
         for test, own in cells.groupby("test", sort=False):
             wide = own.pivot(index="row", columns="asked", values="cell")
@@ -93,6 +95,12 @@ class LabelFigures(TableLayout):
             figures["labels.png"] = lambda: label_cells(title, scores, everywhere)
         with style():
             return {name: png(draw()) for name, draw in figures.items()}
+
+
+def _adjusted(p: pd.Series) -> pd.Series:
+    """By Holm, of those that there are."""
+    known = p.dropna()
+    return pd.Series(holm(known.tolist()), known.index).reindex(p.index)
 
 
 def _asked(better: str, worse: str, pooled: str) -> str:

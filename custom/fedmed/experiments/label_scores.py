@@ -1,7 +1,7 @@
 """F1 of several labels of every arm, at each site and of all sites' frames together, from counts of frames.
 
 What sites sent is what scores are made of, and counts add up: no prediction is pooled. Counts of single videos, which
-stay where they are, are only resampled.
+stay where they are, only say how much the scores move without one of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from fedmed.engines.jackknife import leave_one_out
 from fedmed.engines.label_counts import COUNTED, LabelCounts
 from fedmed.engines.metrics import f1_scores
 from fedmed.errors import DataError
-from fedmed.experiments.score_kinds import Floats, resamples
-from fedmed.experiments.score_table import ROUNDS, SENT, part_of, selected, without
-from fedmed.seeds import derive_seed
+from fedmed.experiments.score_kinds import Floats
+from fedmed.experiments.score_table import ROUNDS, SENT, part_of, patients_of, selected, without
 
 if TYPE_CHECKING:  # whose evidence this is a part of
     from fedmed.experiments.table_layout import ShownArm
@@ -38,11 +38,10 @@ class LabelScores:
         frame: the table of scores.
         arms: of the table; those of a variant are compared with one another.
         sites: the table's names of sites -> those in the scores.
-        count: resamples.
     """
 
-    def __init__(self, frame: pd.DataFrame, arms: "Sequence[ShownArm]", sites: Mapping[str, str], count: int) -> None:
-        self.sites, self._sites, self.count = list(sites), list(sites.values()), count
+    def __init__(self, frame: pd.DataFrame, arms: "Sequence[ShownArm]", sites: Mapping[str, str]) -> None:
+        self.sites, self._sites = list(sites), list(sites.values())
         self._rounds = selected(frame, list=ROUNDS)
         self._sent, self._videos = selected(frame, list=SENT, model="last"), selected(frame, list="test", model="last")
         told = [name for name in self._sent["metric"].unique() if name.startswith(FIRST)]
@@ -58,7 +57,7 @@ class LabelScores:
             elif arm.name in there:
                 self._models[arm.row, arm.variant] = [arm.name] * len(self._sites)
         self.variants = list(dict.fromkeys(variant for _, variant in self._models))
-        self._resampled: dict[tuple[str, str], Floats] = {}
+        self._left_out: dict[tuple[str, str], Floats] = {}
 
     def rows(self, variant: str) -> list[str]:
         """Rows of a variant, in the order of the arms."""
@@ -139,32 +138,48 @@ class LabelScores:
         wide = [table.get(seed, empty).reindex(index=range(length), columns=sites) for seed in self.seeds]
         return np.stack([own.to_numpy(float) for own in wide])
 
-    def resampled(self, row: str, variant: str) -> Floats:
-        """F1 of all labels and sites, (S, 1 + B): of the videos as they are, then of each resample of them.
+    def left_out(self, row: str, variant: str) -> Floats:
+        """F1 of all labels and sites, (S, 1 + N): of all videos, then without those of each of N patients.
 
-        The videos of a site are drawn together with all that the table has of them; those of a patient together.
+        The videos of a patient are left out together, from all that the table has of them.
         """
         key = row, variant
-        if key not in self._resampled:
+        if key not in self._left_out:
             models = self._models[key]
-            self._resampled[key] = np.stack([self._of_resamples(models, row, seed) for seed in self.seeds])
-        return self._resampled[key]
+            self._left_out[key] = np.stack([self._without_each(models, row, seed) for seed in self.seeds])
+        return self._left_out[key]
 
-    def _of_resamples(self, models: Sequence[str], row: str, seed: int) -> Floats:
+    @cached_property
+    def strata(self) -> np.ndarray:
+        """The place of the site of each patient of :meth:`left_out`, (N,)."""
+        return np.repeat(range(len(self._sites)), [len(self._patients.get(site, [])) for site in self._sites])
+
+    @cached_property
+    def _patients(self) -> dict[str, np.ndarray]:
+        """Site -> its patients, by name."""
+        return {site: np.unique(owners) for (_, _, site), (_, owners) in self._tables.items()}
+
+    def _without_each(self, models: Sequence[str], row: str, seed: int) -> Floats:
         found = []
         for place, arm in enumerate(models):
             at = range(len(self._sites)) if row == ALTRUISTIC else [place]
-            counts = sum(self._drawn(arm, seed, self._sites[site]) for site in at)
+            counts = sum(self._counts_without(arm, seed, site) for site in at)
             tp, fp, fn = np.split(np.asarray(counts), len(COUNTED), axis=1)
             found.append(f1_scores(tp, fp, fn).mean(1))
         return np.asarray(np.mean(found, axis=0))
 
-    def _drawn(self, arm: str, seed: int, site: str) -> Floats:
-        """Counts of a site in every resample, (1 + B, 3 J)."""
+    def _counts_without(self, arm: str, seed: int, place: int) -> Floats:
+        """Counts of a site, (1 + N, 3 J): of all its videos where the patient who is left out is of another site."""
+        site = self._sites[place]
         if (arm, seed, site) not in self._tables:
             raise DataError(f"{arm}, seed {seed}: no counts of the videos of '{site}'; let it send 'n_cases'")
-        table, patients = self._tables[arm, seed, site]
-        return resamples(patients, self.count, derive_seed(0, "videos", site)) @ table
+        table, owners = self._tables[arm, seed, site]
+        if not np.array_equal(np.unique(owners), self._patients[site]):
+            raise DataError(f"{arm}, seed {seed}: videos of other patients of '{site}'; test all on one list")
+        own = leave_one_out(lambda weights: weights @ table, owners)
+        found = np.repeat(own[:1], 1 + len(self.strata), axis=0)
+        found[1:][self.strata == place] = own[1:]
+        return found
 
     @cached_property
     def _tables(self) -> dict[tuple[str, int, str], tuple[Floats, np.ndarray]]:
@@ -176,7 +191,8 @@ class LabelScores:
         wide = videos.drop_duplicates([*keys, "unit", "metric"]).pivot(
             index=[*keys, "unit"], columns="metric", values="value"
         )
-        owners = videos.drop_duplicates([*keys, "unit"]).set_index([*keys, "unit"])["patient"][wide.index].to_numpy()
+        once = videos.drop_duplicates([*keys, "unit"])
+        owners = patients_of(once).set_axis(pd.MultiIndex.from_frame(once[[*keys, "unit"]]))[wide.index].to_numpy()
         counts = wide.reindex(columns=names).to_numpy(float)
         own = wide.groupby(level=keys).indices
         return {(arm, int(seed), site): (counts[at], owners[at]) for (arm, seed, site), at in own.items()}

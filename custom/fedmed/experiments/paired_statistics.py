@@ -27,6 +27,11 @@ def wilcoxon_signed_rank(a: Sequence[float] | np.ndarray, b: Sequence[float] | n
     return float(wilcoxon(differences, zero_method="pratt", correction=True, method="auto").pvalue)
 
 
+def least_p(pairs: int) -> float:
+    """The smallest two-sided p that so many pairs can have: all of one sign."""
+    return float(min(1.0, 2.0 ** (1 - pairs)))
+
+
 def rank_biserial(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> float:
     """Matched-pairs rank-biserial correlation (Kerby 2014): ranks of a > b less those of a < b, over all ranks.
 

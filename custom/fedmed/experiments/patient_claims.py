@@ -1,4 +1,4 @@
-"""One arm is better than another over resampled patients, with other shares of labels and tasks."""
+"""One arm is better than another over the patients of a test list, with other shares of labels and tasks."""
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import product
@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from fedmed.engines.jackknife import estimate
 from fedmed.errors import DataError
 from fedmed.experiments.experiment_data import Names, Shares
 from fedmed.experiments.paired_statistics import DECIMALS
-from fedmed.experiments.patient_resampling import PatientResamples, Setting
-from fedmed.experiments.score_kinds import interval
+from fedmed.experiments.patient_scores import PatientScores, Setting
 from fedmed.experiments.table_claim import P_COLUMN, ArmPair, BetterClaim, ClaimFinding, Evidence, signs
-from fedmed.experiments.words_of_tables import percent, signed
+from fedmed.experiments.words_of_tables import cannot_tell, percent, signed, span
 
 PATIENT_RULE = """\
 - **✓** holds: every comparison has the claimed sign in the mean and in every seed, and p < 0.05.
@@ -22,11 +22,10 @@ PATIENT_RULE = """\
 - **reported**: numbers only. **not run**: an arm was not run in one of the settings.
 
 Difference: of the means over seeds, each seed's own a mean over the choices of labelled cases. Interval (95 %) and p
-(two-sided) by resamples of the test list's patients, the same ones for both arms; p Holm-adjusted over all
-comparisons of this table. There are 400 resamples for each of these, and 2000 at least, so that the smallest p that
-resampling allows is 0.005 after the adjustment. They speak of other patients of the same hospital; what another
-training would change is seen in the seeds alone: those that have the claimed sign are counted. Weights and r are of the
-rounds themselves, and hold if they do in every seed.
+(two-sided) by the jackknife over the test list's patients, each left out once, the same one of both arms; an interval
+holds 0 where its p is 0.05 or more, before p is Holm-adjusted over all comparisons of this table. They speak of other
+patients of the same hospital; what another training would change is seen in the seeds alone: those that have the
+claimed sign are counted. Weights and r are of the rounds themselves, and hold if they do in every seed.
 """
 
 
@@ -56,12 +55,9 @@ class BetterByPatients(BetterClaim):
     def uses(self) -> Mapping[str, Collection[str]]:
         return {**super().uses(), "score": [score for pair in self.holds for score in pair.scores or []]}
 
-    def comparisons(self, evidence: Evidence) -> int:
-        return len(self._wanted(evidence))
-
     def _wanted(self, evidence: Evidence) -> list[tuple[str, str, Setting, str]]:
         first = next(iter(evidence.kinds))
-        tasks = list(dict.fromkeys(setting.task for setting in evidence.resamples.settings()))
+        tasks = list(dict.fromkeys(setting.task for setting in evidence.patients.settings()))
         return [
             (pair.better, pair.worse, setting, score)
             for pair in self.holds
@@ -70,29 +66,28 @@ class BetterByPatients(BetterClaim):
         ]
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
-        found, wanted = evidence.resamples, self._wanted(evidence)
+        found, wanted = evidence.patients, self._wanted(evidence)
         if not all(found.seeds(arm, setting) for *arms, setting, _ in wanted for arm in arms):
             return []
         return [compare_patients(found, *each) for each in wanted]
 
 
-def compare_patients(scores: PatientResamples, better: str, worse: str, at: Setting, score: str) -> ClaimFinding:
-    """Compare two arms on the same resamples of patients and over the same seeds.
+def compare_patients(scores: PatientScores, better: str, worse: str, at: Setting, score: str) -> ClaimFinding:
+    """Compare two arms on the same patients and over the same seeds.
 
-    The interval is of the mean over the seeds, and p two-sided: how often the difference changes its sign. Resamples
-    are those of the test images alone: they speak of other patients. What another training would change is seen in
-    the seeds.
+    Interval and two-sided p are the jackknife's, of the mean over the seeds: they speak of other patients. What another
+    training would change is seen in the seeds.
 
     Raises:
         DataError: the two have different seeds.
     """
-    high, low = (scores.resampled(arm, at, score) for arm in (better, worse))
+    high, low = (scores.left_out(arm, at, score) for arm in (better, worse))
     if sorted(high) != sorted(low):
         raise DataError(f"'{better}' has the seeds {sorted(high)}, '{worse}' {sorted(low)}; run both with the same")
-    differences = np.round([high[seed] - low[seed] for seed in sorted(high)], DECIMALS)  # (seeds, 1 + B)
+    differences = np.round([high[seed] - low[seed] for seed in sorted(high)], DECIMALS)  # (seeds, 1 + N)
     mean = differences.mean(0)
-    resampled = mean[1:][np.isfinite(mean[1:])]
-    difference, ends, p = float(mean[0]), interval(resampled), two_sided(resampled)
+    difference, told = float(mean[0]), estimate(mean)
+    ends, p = ((None, None), None) if told is None else (told.interval(), told.p_differs())
     seeds = tuple(float(x) for x in differences[:, 0])
     highest = ", highest epoch" if at.model == "highest" else ""
     cells = {
@@ -103,15 +98,10 @@ def compare_patients(scores: PatientResamples, better: str, worse: str, at: Sett
         "setting": f"{at.protocol}, {percent(at.fraction)}{highest}",
         "score": score,
         "difference": signed(difference, 3),
-        "95 %": " to ".join(signed(end, 3) for end in ends),
+        "95 %": span(*ends),
         P_COLUMN: "",
     }
     record = {"better": better, "worse": worse, **vars(at), "score": score, "difference": difference}
     record |= {"low": ends[0], "high": ends[1], **signs(seeds), "p": p}
-    return ClaimFinding("Comparisons", tuple(cells.items()), seeds, tuple(record.items()), p, difference)
-
-
-def two_sided(resampled: np.ndarray) -> float:
-    """Twice the smaller tail at 0, ties in both; never 0, as a finite number of resamples cannot show that."""
-    tails = [(np.count_nonzero(tail) + 1) / (len(resampled) + 1) for tail in (resampled <= 0, resampled >= 0)]
-    return float(min(1.0, 2 * min(tails)))
+    few = cannot_tell(len(mean) - 1, "patient") if told is None else ""
+    return ClaimFinding("Comparisons", tuple(cells.items()), seeds, tuple(record.items()), p, difference, too_few=few)

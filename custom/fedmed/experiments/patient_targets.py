@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fedmed.experiments.experiment_data import Names
 from fedmed.experiments.patient_claims import compare_patients
-from fedmed.experiments.patient_resampling import Setting
+from fedmed.experiments.patient_scores import Setting
 from fedmed.experiments.table_claim import ClaimFinding, Evidence
 from fedmed.experiments.target_claims import ArmTarget, gain_over, not_lower
 
@@ -21,9 +21,9 @@ TARGET_RULE = """\
 - **✓** of "not lower": the mean difference to every control, or where it says "in every seed" that of the worst seed,
   is above the limit; else **✗**. This is no test; the interval says how sure it is.
 
-Difference: of the means over seeds. Interval (95 %) and p (two-sided) by resamples of the test list's patients, all
-{unit}s of one drawn together, the same ones for both arms: 400 for each comparison, and 2000 at least. They speak of
-other patients of the same hospital; what another training would change is seen in the seeds alone.
+Difference: of the means over seeds. Interval (95 %) and p (two-sided) by the jackknife over the test list's patients,
+each left out once with all {unit}s of it, the same one of both arms. They speak of other patients of the same hospital;
+what another training would change is seen in the seeds alone.
 """
 
 
@@ -39,7 +39,7 @@ class PatientTarget(ArmTarget):
     at: Annotated[list[Literal["internal", "external"]], Field(min_length=1)]
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
-        found, arms = evidence.resamples, [self.arm, *self.others()]
+        found, arms = evidence.patients, [self.arm, *self.others()]
         settings = self.settings(found.settings())
         if not all(found.seeds(arm, setting) for arm in arms for setting in settings):
             return []
@@ -54,7 +54,7 @@ class PatientTarget(ArmTarget):
         return [one for one in known if one.list in self.at and one.model == "last"]
 
     def _beside(self, evidence: Evidence, other: str, at: Setting) -> ClaimFinding:
-        found = compare_patients(evidence.resamples, self.arm, other, at, self.score or next(iter(evidence.kinds)))
+        found = compare_patients(evidence.patients, self.arm, other, at, self.score or next(iter(evidence.kinds)))
         said = {**dict(found.cells), "setting": at.protocol}
         return replace(found, cells=tuple(said.items()))
 
@@ -67,9 +67,6 @@ class PatientGain(PatientTarget):
 
     def others(self) -> list[str]:
         return self.over
-
-    def comparisons(self, evidence: Evidence) -> int:
-        return len(self.settings(evidence.resamples.settings()))
 
     def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
         return [gain_over(beside, self.at_least)]

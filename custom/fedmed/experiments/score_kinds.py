@@ -1,6 +1,7 @@
-"""From the units of one trained model to its score; of the sample as it is and of many resamples at once."""
+"""From the units of one trained model to its score; of all units, and of many weightings of them at once."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,15 +20,16 @@ class ScoreKind(YamlModel):
 
     label: str  # what a person reads
     unit: str = "case"  # what is scored, in the singular: case, image, patient or video
+    limits: ClassVar[tuple[float, float]] = (-np.inf, np.inf)  # between which every score lies
 
     @abstractmethod
-    def resampled(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
-        """The score of every resample, (B,); NaN where a resample has none.
+    def weighted(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
+        """The score of the units as often as each of R weightings says, (R,); NaN where one has none.
 
         Args:
             values: metric -> (n,), a value a unit.
             labels: (n,), names of the units' classes; empty text where there are no classes.
-            weights: (B, n), how often each unit was drawn, 0 or more.
+            weights: (R, n), how often each unit counts, 0 or more.
 
         Raises:
             DataError: the metrics that it needs are not there or do not fit the labels.
@@ -39,7 +41,7 @@ class UnitMean(ScoreKind):
 
     metric: str
 
-    def resampled(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
+    def weighted(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
         if self.metric not in values:
             raise DataError(f"the scores have no metric '{self.metric}'; they have {', '.join(values)}")
         return np.asarray(weights @ values[self.metric] / weights.sum(1))
@@ -48,7 +50,9 @@ class UnitMean(ScoreKind):
 class Accuracy(ScoreKind):
     """Share of the units whose most probable class is theirs."""
 
-    def resampled(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
+    limits = (0.0, 1.0)
+
+    def weighted(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
         probabilities, truth = class_table(values, labels)
         return np.asarray(weights @ (probabilities.argmax(1) == truth).astype(float) / weights.sum(1))
 
@@ -56,10 +60,12 @@ class Accuracy(ScoreKind):
 class AurocOfClasses(ScoreKind):
     """Mean over the classes of the AUROC of one against the rest.
 
-    A class that a resample has no unit of, or nothing else than, is left out of it; NaN where that leaves none.
+    A class that a weighting has no unit of, or nothing else than, is left out of it; NaN where that leaves none.
     """
 
-    def resampled(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
+    limits = (0.0, 1.0)
+
+    def weighted(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
         return macro_mean(class_aurocs(*class_table(values, labels), weights))
 
 
@@ -76,29 +82,3 @@ def class_table(values: dict[str, Floats], labels: NDArray[np.str_]) -> tuple[Fl
     if not np.isfinite(probabilities).all():
         raise DataError("a probability is not a finite number; did the training diverge?")
     return probabilities, pd.Index(classes).get_indexer(labels)
-
-
-def resamples(patients: NDArray[np.str_], count: int, seed: int) -> Floats:
-    """Weights of bootstrap resamples of patients: all units of one are drawn together, alike for every arm.
-
-    Not scipy.stats.bootstrap's: it draws each arm's own, and a difference is sharper on equal resamples of both.
-
-    Args:
-        patients: (n,), whose each unit is.
-        count: resamples.
-        seed: of the draws.
-
-    Returns:
-        (count + 1, n); the first row is the sample itself.
-    """
-    names, of = np.unique(patients, return_inverse=True)
-    generator = np.random.default_rng(seed)
-    drawn = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), size=count)
-    return np.vstack([np.ones(len(patients)), drawn[:, of]]).astype(float)
-
-
-def interval(values: Floats) -> tuple[float, float]:
-    """95 % percentile interval of resampled values, those without a number left out."""
-    tail = 100 * (1 - 0.95) / 2  # not 2.5: the numbers that were published are of this
-    low, high = np.nanpercentile(values, [tail, 100 - tail])
-    return float(low), float(high)

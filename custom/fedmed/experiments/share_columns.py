@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedmed.errors import JobError
-from fedmed.experiments.patient_resampling import PatientResamples
-from fedmed.experiments.score_kinds import interval
+from fedmed.experiments.patient_scores import PatientScores
 from fedmed.experiments.share_figures import share_figure
 from fedmed.experiments.table_layout import ShownArm, ShownTable, TableLayout, table_lines
 from fedmed.experiments.words_of_tables import csv_bytes, markdown_table, mean_cell, percent, several
@@ -45,7 +44,7 @@ class ShareColumns(TableLayout):
         return {"models.csv", "table.csv", "table.md", "figure.png"}
 
     def contents(self, shown: ShownTable) -> dict[str, bytes]:
-        found, kinds = shown.evidence.resamples, shown.evidence.kinds
+        found, kinds = shown.evidence.patients, shown.evidence.kinds
         rows = share_rows(shown.arms, found)
         tables = {"models.csv": found.models(), "table.csv": rows}
         contents = {name: csv_bytes(own) for name, own in tables.items()}
@@ -79,16 +78,16 @@ class ShareColumns(TableLayout):
         return "\n".join(lines)
 
 
-def share_rows(arms: Sequence[ShownArm], scores: PatientResamples) -> pd.DataFrame:
+def share_rows(arms: Sequence[ShownArm], scores: PatientScores) -> pd.DataFrame:
     """Every arm, setting and score, in the table's order, with a 95 % interval of the mean over patients."""
     rows = []
     for setting, score, arm in product(scores.settings(), scores.kinds, arms):
         if scores.seeds(arm.name, setting):
-            seeds = np.stack(list(scores.resampled(arm.name, setting, score).values()))
+            seeds = np.stack(list(scores.left_out(arm.name, setting, score).values()))
             means = seeds[:, 0].tolist()
             spread = stdev(means) if len(means) > 1 else np.nan
             own = {"group": arm.group, "arm": arm.name, **vars(setting), "metric": score, "n_seeds": len(means)}
-            low, high = interval(seeds.sum(0)[1:] / len(seeds))
+            low, high = scores.span(score, seeds.mean(0))
             rows.append({**own, "mean": fmean(means), "std": spread, "low": low, "high": high})
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -97,11 +96,15 @@ def section(arms: Sequence[ShownArm], rows: pd.DataFrame, by: str, words: Callab
     """A table of rows as of :func:`share_rows`, with a column for each value of ``by``, which ``words`` names."""
     best = rows.groupby(by)["mean"].transform("max").map("{:.3f}".format)
     cells = [
-        f"{mean_cell(row['mean'], row['std'], best_here)} [{row['low']:.3f}, {row['high']:.3f}]"
+        mean_cell(row["mean"], row["std"], best_here) + _brackets(row["low"], row["high"])
         for row, best_here in zip(rows.to_dict("records"), best, strict=True)
     ]
     wide = rows.assign(cell=cells).pivot(index="arm", columns=by, values="cell").fillna(NOTHING)
     return markdown_table(["arm", *map(words, wide)], table_lines(arms, wide.T.to_dict("list")))
+
+
+def _brackets(low: float, high: float) -> str:
+    return "" if np.isnan(low) else f" [{low:.3f}, {high:.3f}]"
 
 
 def _of_the_labels(fraction: float) -> str:

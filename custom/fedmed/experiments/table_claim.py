@@ -12,7 +12,7 @@ from pydantic import model_validator
 
 from fedmed.errors import JobError
 from fedmed.experiments.label_scores import LabelScores
-from fedmed.experiments.patient_resampling import RESAMPLES, PatientResamples
+from fedmed.experiments.patient_scores import PatientScores
 from fedmed.experiments.score_kinds import ScoreKind
 from fedmed.experiments.yaml_models import build_named
 from fedmed.settings.yaml_model import YamlModel
@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # which shows what claims are judged by
     from fedmed.experiments.table_layout import ShownArm
 
 ALPHA = 0.05
-RESAMPLES_A_COMPARISON = 400  # the smallest adjusted p is then 2 / 400
 P_COLUMN = "p (Holm)"  # its cell is written once all tests of a table are known
 
 
@@ -49,6 +48,7 @@ class ClaimFinding:
     direction: float = 0.0  # a number with the sign that the test speaks for
     found: Verdict | None = None  # the outcome of what is not judged by p and seeds
     p_holm: float | None = None  # p adjusted over all tests of the table
+    too_few: str = ""  # ``4 videos cannot tell``, where no outcome of so many has a p below 0.05
 
     @property
     def outcome(self) -> Verdict:
@@ -57,7 +57,7 @@ class ClaimFinding:
         if self.found is not None:
             return self.found
         if self.p_holm is None:
-            return Verdict.DIRECTION if agreeing == n else Verdict.OPEN
+            return Verdict.DIRECTION if agreeing == n and not self.too_few else Verdict.OPEN
         if self.p_holm < ALPHA and self.direction > 0 and agreeing == n:
             return Verdict.HOLDS
         return Verdict.CONTRARY if self.p_holm < ALPHA and self.direction < 0 and against == n else Verdict.OPEN
@@ -78,22 +78,16 @@ class Evidence:
     sites: Mapping[str, str]  # the table's names of sites -> those in the scores
     data: str = ""  # name of the data
     arms: "Sequence[ShownArm]" = ()  # of the table
-    comparisons: int = 0  # of all claims together, by resampling
-
-    @property
-    def n_resamples(self) -> int:
-        """So many that Holm's adjustment of the smallest p they allow stays far below 0.05."""
-        return max(RESAMPLES, RESAMPLES_A_COMPARISON * self.comparisons)
 
     @cached_property
-    def resamples(self) -> PatientResamples:
-        """Scores of resampled patients."""
-        return PatientResamples(self.frame, self.kinds, self.n_resamples)
+    def patients(self) -> PatientScores:
+        """Scores of all patients, and without each."""
+        return PatientScores(self.frame, self.kinds)
 
     @cached_property
     def labels(self) -> LabelScores:
         """Scores of several labels at once, where sites send their counts."""
-        return LabelScores(self.frame, self.arms, self.sites, self.n_resamples)
+        return LabelScores(self.frame, self.arms, self.sites)
 
 
 class TableClaim(YamlModel, ABC):
@@ -109,10 +103,6 @@ class TableClaim(YamlModel, ABC):
     @abstractmethod
     def uses(self) -> Mapping[str, Collection[str]]:
         """Names of the table's that it speaks of: each ``arm``, ``row``, ``site`` and ``score``."""
-
-    def comparisons(self, evidence: Evidence) -> int:
-        """How many tests by resampling it makes."""
-        return 0
 
     @abstractmethod
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:

@@ -175,7 +175,7 @@ def gain_over(beside: Sequence[ClaimFinding], at_least: float) -> GainFinding:
     """Of comparisons with several controls, the one with the better of them, which must reach a difference."""
     better = min(beside, key=difference)  # the smaller the difference, the better the control
     cells = (*better.cells, ("wanted", signed(at_least, 3)))
-    own = {name: getattr(better, name) for name in ("seeds", "record", "p", "direction")}
+    own = {name: getattr(better, name) for name in ("seeds", "record", "p", "direction", "too_few")}
     return GainFinding(better.title, cells, **own, at_least=at_least, difference=difference(better))
 
 

@@ -27,6 +27,16 @@ def signed(value: float, digits: int) -> str:
     return text if not float(text) else ("+" if value > 0 else "−") + text
 
 
+def span(low: float | None, high: float | None) -> str:
+    """An interval of a difference, if there is one: ``+0.012 to +0.034``."""
+    return NOTHING if low is None or high is None else f"{signed(low, 3)} to {signed(high, 3)}"
+
+
+def cannot_tell(units: int, word: str) -> str:
+    """What is said in place of a p or an interval: ``4 videos cannot tell``."""
+    return f"{count(units, word)} cannot tell"
+
+
 def probability(p: float | None) -> str:
     """A p of three digits."""
     if p is None:

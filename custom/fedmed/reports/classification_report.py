@@ -101,7 +101,7 @@ class ClassificationReport(ScoredReport):
         """The probabilities, of which the whole list's AUROC or accuracy is made."""
         return [name for name in cases if name.startswith(PREFIX)] if run.score.name in ("auroc", "accuracy") else []
 
-    def resampled(self, run: Run, cases: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
+    def weighted(self, run: Run, cases: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
         """As the site scores the whole list."""
         found = probabilities(cases)
         if found is None:

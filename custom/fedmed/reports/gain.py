@@ -24,8 +24,9 @@ class Gain:
         name: of the site.
         part: whether it trains with labels, without, or not at all.
         ours, theirs: score of the run, and of its control; None where the site was not scored.
-        low, high: 95 % interval of the difference; None where single cases are not here, or of too few patients.
+        low, high: 95 % interval of the difference; None where single cases are not here, or the patients are too few.
         n_cases, n_patients: what the scores are of; no patients where single cases are not here.
+        error: standard error of the difference; None without an interval.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Gain:
     high: float | None = None
     n_cases: int = 0
     n_patients: int = 0
+    error: float | None = None
 
     @property
     def difference(self) -> float | None:
@@ -61,9 +63,9 @@ class Gain:
     @property
     def needed(self) -> int:
         """About how many patients would show :attr:`sought`; 0 where there is no interval to tell it from."""
-        if self.low is None or self.high is None:
+        if self.error is None:
             return 0
-        exact = math.ceil(patients_to_tell(self.low, self.high, self.n_patients, self.sought))
+        exact = math.ceil(patients_to_tell(self.error, self.n_patients, self.sought))
         unit = 10 ** max(0, len(str(exact)) - 2)
         return -(-exact // unit) * unit  # two digits: it is an estimate
 
@@ -122,7 +124,8 @@ def _gain(run: Run, control: Run, site: Site) -> Gain:
         return Gain(site.name, _part(run, site), ours[0], theirs[0], n_cases=ours[1] or theirs[1])
     same = paired.n_cases == ours[1] == theirs[1]
     scores = (ours[0], theirs[0]) if same else (paired.ours, paired.theirs)
-    return Gain(site.name, _part(run, site), *scores, paired.low, paired.high, paired.n_cases, paired.n_patients)
+    known = {"low": paired.low, "high": paired.high, "error": paired.error}
+    return Gain(site.name, _part(run, site), *scores, n_cases=paired.n_cases, n_patients=paired.n_patients, **known)
 
 
 def _part(run: Run, site: Site) -> str:
@@ -136,7 +139,7 @@ def _paired(run: Run, site: Site, other: Site) -> PairedScores | None:
     needed = report.case_columns(run, site.cases)
     if not needed or not set(needed) <= set(other.cases):
         return None
-    return paired_scores(site.cases, other.cases, needed, partial(report.resampled, run), run.seed or 0)
+    return paired_scores(site.cases, other.cases, needed, partial(report.weighted, run))
 
 
 def _told(run: Run, name: str) -> tuple[float | None, int]:

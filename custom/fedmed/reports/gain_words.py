@@ -24,10 +24,9 @@ from fedmed.reports.gain import (
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_report import report_of
 from fedmed.reports.site_rows import screen_table
-from fedmed.reports.words import fixed, join
+from fedmed.reports.words import count, fixed, join
 
 MOST = 2  # sites that each have a sentence
-FEW = 6  # patients: the range of fewer differences holds their middle with less than 95 %
 BESIDE = (
     "In the run the sites without labels {does}, also when a model is tested; in the control they see them as they "
     "are. So the difference holds that too; 'scripts/simulate.py JOB --silent-control' shows what learning adds to it."
@@ -86,12 +85,14 @@ def _sentence(gain: Gain, run: Run, whose: str) -> str:
     scores = f"{run.score.label} {ours}, {theirs}: {gain.in_words}."
     by = ", by less than 0.0005" if abs(gain.difference or 0.0) < 0.0005 else ""  # which `signed` shows as 0.000
     so = {WORSE: f" It is worse off {WORDS[run.control].worse_off}{by}.", NONE_SEEN: " No difference was detected."}
-    so |= {TOO_FEW: _cannot_tell(gain)} if gain.cannot_tell else {}
+    so |= {TOO_FEW: _cannot_tell(gain)}
     return f"{gain.name}, which {HAS[gain.part]}: {scores}{so.get(gain.verdict, '')}"
 
 
 def _cannot_tell(gain: Gain) -> str:
-    """That patients are too few, and how many would do."""
+    """That patients are too few, and how many would do, where they are enough to tell that."""
+    if not gain.cannot_tell:
+        return f" {count(gain.n_patients, 'patient')} cannot tell."
     size = "a difference of this size" if gain.sought > LEAST_SOUGHT else f"a difference of {LEAST_SOUGHT:g}"
     return f" {gain.n_patients} patients cannot tell; about {gain.needed:,} would show {size}, at this spread."
 
@@ -112,11 +113,9 @@ def gain_notes(run: Run) -> list[str]:
     """What a reader of the table must know, sites that are worse off first."""
     worse = [f"{g.name}, {g.in_words}" for g in run.gains if g.verdict == WORSE and g.part in (LABELLED, SCORED)]
     missed = [gain.name for gain in run.gains if gain.difference is None]
-    few = [gain.name for gain in run.gains if gain.low is not None and gain.n_patients < FEW]
     notes = {
         "Worse off with what the sites without labels bring": worse,
         "Not scored in both runs": missed,
-        f"Fewer than {FEW} patients, so the interval is less sure than 95 %": few,
     }
     return [f"{what}: {join(names)}." for what, names in notes.items() if names]
 

@@ -81,7 +81,7 @@ class RunReport:
         """Columns of ``cases.csv`` without whose numbers a case has no score; none where cases have none at all."""
         return []
 
-    def resampled(self, run: Run, cases: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
+    def weighted(self, run: Run, cases: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
         """The run's score of n cases that all have the columns, each as often as a weight says.
 
         Args:

@@ -42,7 +42,7 @@ class ScoredReport(RunReport):
         """The score, where every case has one."""
         return [run.score.name] if run.score.spread and run.score.name in cases else []
 
-    def resampled(self, run: Run, cases: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
+    def weighted(self, run: Run, cases: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
         """The mean of the cases' scores."""
         mean: np.ndarray = weights @ column(cases, run.score.name) / weights.sum(axis=1)
         return mean

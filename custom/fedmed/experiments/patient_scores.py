@@ -1,4 +1,4 @@
-"""Scores of every trained model in the score table, with those of resampled patients, the same for all arms."""
+"""Scores of every trained model in the score table, of all patients and without each of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedmed.engines.jackknife import estimate, leave_one_out
 from fedmed.errors import DataError
-from fedmed.experiments.score_kinds import Floats, ScoreKind, interval, resamples
+from fedmed.experiments.score_kinds import Floats, ScoreKind
 from fedmed.experiments.score_table import ROUNDS
-from fedmed.seeds import derive_seed
 
-RESAMPLES = 2000
 SETTING = ("task", "list", "protocol", "fraction", "model")
 TEXTS = {"task": "", "protocol": "", "fraction": "1", "draw": "0", "label": ""}  # of a table without such a column
 
@@ -37,21 +36,20 @@ class Block:
     patients: np.ndarray  # (n,)
 
 
-class PatientResamples:
-    """Every model's scores; patients are drawn once a task and list, for all arms alike.
+class PatientScores:
+    """Every model's scores; those of a task and list are of the same units, whatever the arm.
 
     Args:
         frame: the table of scores.
         kinds: name -> how units become a score.
-        count: resamples.
 
     Raises:
         DataError: the same unit twice, or a model without some of the others' units.
     """
 
-    def __init__(self, frame: pd.DataFrame, kinds: Mapping[str, ScoreKind], count: int = RESAMPLES) -> None:
-        self.kinds, self.count = kinds, count
-        self._weights: dict[tuple[str, str], tuple[Floats, np.ndarray]] = {}
+    def __init__(self, frame: pd.DataFrame, kinds: Mapping[str, ScoreKind]) -> None:
+        self.kinds = kinds
+        self._patients: dict[tuple[str, str], np.ndarray] = {}
         self._cache: dict[tuple[Any, ...], Floats] = {}
         self.blocks: dict[tuple[str, Setting], dict[int, dict[str, Block]]] = {}
         frame = frame[(frame["list"] != ROUNDS).to_numpy()]
@@ -71,25 +69,29 @@ class PatientResamples:
     def seeds(self, arm: str, setting: Setting) -> list[int]:
         return sorted(self.blocks.get((arm, setting), {}))
 
-    def resampled(self, arm: str, setting: Setting, score: str) -> dict[int, Floats]:
-        """Seed -> (1 + B,): the score of the sample, then of its resamples, each averaged over the draws."""
+    def left_out(self, arm: str, setting: Setting, score: str) -> dict[int, Floats]:
+        """Seed -> (1 + N,): the score of all N patients, then without each, averaged over the draws of labels."""
         return {
             seed: np.mean([self.of_one(arm, setting, seed, draw, score) for draw in draws], axis=0)
             for seed, draws in sorted(self.blocks[arm, setting].items())
         }
 
     def of_one(self, arm: str, setting: Setting, seed: int, draw: str, score: str) -> Floats:
-        """One model's score of the sample and of its resamples, (1 + B,)."""
+        """One model's score of all patients, then without each, (1 + N,)."""
         key, test = (arm, setting, seed, draw, score), (setting.task, setting.list)
         block = self.blocks[arm, setting][seed][draw]
-        if test not in self._weights:
-            self._weights[test] = resamples(block.patients, self.count, derive_seed(0, *test)), block.patients
-        weights, patients = self._weights[test]
-        if not np.array_equal(block.patients, patients):
+        if not np.array_equal(block.patients, self._patients.setdefault(test, block.patients)):
             raise DataError(f"{arm}, seed {seed}, {setting}: units of another list; test all on one")
         if key not in self._cache:
-            self._cache[key] = self.kinds[score].resampled(dict(block.values), block.labels, weights)
+            values, kind = dict(block.values), self.kinds[score]
+            self._cache[key] = leave_one_out(lambda own: kind.weighted(values, block.labels, own), block.patients)
         return self._cache[key]
+
+    def span(self, score: str, left_out: Floats) -> tuple[float, float]:
+        """95 % interval of a score, within its limits; NaN where the patients cannot tell."""
+        found = estimate(left_out)
+        low, high = (np.nan, np.nan) if found is None else np.clip(found.interval(), *self.kinds[score].limits)
+        return float(low), float(high)
 
     def models(self) -> pd.DataFrame:
         """A line a trained model: its scores with 95 % intervals over patients."""
@@ -100,7 +102,7 @@ class PatientResamples:
                     row = {"arm": arm, "seed": seed, **vars(setting), "draw": draw, "n_cases": len(block.labels)}
                     for score in self.kinds:
                         values = self.of_one(arm, setting, seed, draw, score)
-                        low, high = interval(values[1:])
+                        low, high = self.span(score, values)
                         row |= {score: float(values[0]), f"{score}_low": low, f"{score}_high": high}
                     rows.append(row)
         return pd.DataFrame(rows)
