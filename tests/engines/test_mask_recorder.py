@@ -170,3 +170,21 @@ def test_all_parts_are_scored_as_one_foreground(tmp_path):
     other = MaskRecorder(tmp_path / "swapped", NAMES, CLASSES, whole=True)
     run(swapped, other.attach)
     assert other.finish() == found
+
+
+def test_parts_far_from_all_that_is_true_are_counted(tmp_path):
+    made = videos()
+    reach = math.ceil(0.1 * math.hypot(16, 20))  # 3 pixels
+    for truth, called in made:
+        called[:] = truth
+    truth, called = made[1][0][1], made[1][1][1]
+    truth[:], called[:] = 0, 0
+    truth[:4, :4] = called[:4, :4] = 1
+    called[0, 4 + reach], called[10, 10], called[15, 19] = 2, 1, 2  # the first lies one pixel beyond the limit
+    called[0, 4] = 1  # touches what is true
+    recorder = MaskRecorder(tmp_path, NAMES, CLASSES)
+    run(made, recorder.attach)
+    recorder.finish()
+    with (tmp_path / "cases.csv").open() as file:
+        found = [(line["islands"], line["island_frames"]) for line in csv.DictReader(file)]
+    assert found == [("0", "0"), ("3", "1")]

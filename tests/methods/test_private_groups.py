@@ -65,6 +65,9 @@ def test_what_the_server_does():
     assert lower["settings"] == {**settings, "server_lambda2": 0.1, "server_pooled": True}
     found = server_bundle(Bundle("instrument_segmentation"), lower).parser()
     assert (found["server_lambda2"], found["server_pooled"], found["server_lambda3"]) == (0.1, True, 0.3)
+    by_frame = FedST(server_settings={"dice_batch": False}).server_training()  # Eq. 9 is the server's loss too
+    losses = [server_bundle(Bundle("instrument_segmentation"), one).parser() for one in (lower, by_frame)]
+    assert [one.get_parsed_content("loss").batch for one in losses] == [True, False]
     others = (FedST(server="mean"), FedDP(), FedAS(), FedLD(), SupervisedFedAvg())
     assert all(method.server_training() is None for method in others)
     cards = [FedST(server=server).card() for server in ("separation", "fine_tuning", "mean")]

@@ -1,5 +1,6 @@
 """The evaluation of masks of several classes on frames of videos."""
 
+import math
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +15,14 @@ from fedmed.engines.evaluation_files import pictured, write_pictures
 from fedmed.engines.kept_gates import FILE, KeptGates
 from fedmed.engines.label_counts import macro
 from fedmed.engines.mask_scores import SCORES, Scores, class_scores, frame_scores, known_means
+from fedmed.engines.surface_distance import islands
 from fedmed.engines.trainer import plain
 from fedmed.engines.video_frames import SeenVideo, VideoMean
 from fedmed.engines.video_recorder import Recorded, VideoRecorder, text
 from fedmed.errors import DataError, FedMedError
 
 WHOLE = "foreground"  # name of all classes as one
+FAR = 0.1  # of the frame's diagonal: what is called so far from all that is true is a distant island
 
 
 class SeenFrame(NamedTuple):
@@ -35,7 +38,8 @@ class MaskRecorder(VideoRecorder):
     """Scores the frames of videos that have masks: of each class, then of each frame, of each video, of all videos.
 
     ``frames/<number>_<video>.csv`` has ``second``, the frame's ``dice``, ``iou``, ``hd95`` and ``assd``, and the same
-    of each class: ``dice_<class>``; a picture is of a frame and has ``image`` (H, W, 3) uint8, ``truth`` and
+    of each class: ``dice_<class>``; ``cases.csv`` also has ``islands``, parts that are called anything at least
+    :data:`FAR` from all that is true, and ``island_frames``, in how many frames those are. A picture is of a frame and has ``image`` (H, W, 3) uint8, ``truth`` and
     ``prediction`` (H, W) uint8, ``classes``, ``dice`` and ``case``. Distances are in pixels of the frames
     that the network sees.
 
@@ -67,7 +71,7 @@ class MaskRecorder(VideoRecorder):
         self.engine: Any = None
         self.gates, self.outputs = gates, len(classes) + 1
         super().__init__(folder, names, [WHOLE] if whole else classes)
-        self.whole = whole
+        self.whole, self.columns = whole, ("islands", "island_frames")
 
     def attach(self, engine: Engine) -> None:
         """Add to an evaluator."""
@@ -97,8 +101,10 @@ class MaskRecorder(VideoRecorder):
             )
         header = [*SCORES, *(f"{score}_{label}" for label in self.classes for score in SCORES)]
         lines = (map(text, row) for row in np.hstack([frames, each.reshape(len(each), -1)]))
-        means = dict(zip(SCORES, known_means(frames, 0).tolist(), strict=True))
-        return Recorded(means | {"of_classes": known_means(each, 0)}, header, map(tuple, lines))
+        far = [islands(true, called, apart=FAR * math.hypot(*self.size))[0] for called, true in masks]
+        row: dict[str, Any] = {"islands": sum(far), "island_frames": sum(count > 0 for count in far)}
+        row |= zip(SCORES, known_means(frames, 0).tolist(), strict=True)
+        return Recorded(row | {"of_classes": known_means(each, 0)}, header, map(tuple, lines))
 
     def finish(self) -> dict[str, float | int]:
         """As the base class; the gates are written too."""

@@ -6,6 +6,7 @@ from statistics import fmean
 import numpy as np
 from matplotlib.figure import Figure
 
+from fedmed.engines.mask_recorder import FAR
 from fedmed.engines.mask_scores import OVERLAPS, SCORES
 from fedmed.reports.cells import SLANTED, draw_cells
 from fedmed.reports.frame_masks import frames_with_masks, read_frame
@@ -13,14 +14,20 @@ from fedmed.reports.label_charts import labels_of
 from fedmed.reports.palette import INK
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import Run, Site
+from fedmed.reports.run_files import column
 from fedmed.reports.run_report import Chart
 from fedmed.reports.scores_over_time import ScoredVideo, dice_over_time, scored_videos
 from fedmed.reports.site_rows import SiteRow, site_rows
 from fedmed.reports.video_report import VideoReport
-from fedmed.reports.words import fixed
+from fedmed.reports.words import count, fixed, join
 
 TITLES = {"dice": "Dice", "iou": "IoU", "hd95": "HD95, pixels", "assd": "ASSD, pixels"}
 ALL = "mean of the sites"
+ISLANDS = (
+    f"Distant islands ({FAR:.0%} of the frame's diagonal or more from all that is true), a few of which make HD95 "
+    "large where Dice is high"
+)
+NAMED = 3  # videos with distant islands that are named, of a site
 
 
 class Segmentation2DReport(VideoReport):
@@ -54,6 +61,11 @@ class Segmentation2DReport(VideoReport):
         distances = {head: row.test.get(key) for head, key in self.columns.items() if head in ("HD95", "ASSD")}
         return super().cells(run, row) | {head: fixed(value, 1) for head, value in distances.items()}
 
+    def findings(self, run: Run) -> list[str]:
+        """Distant islands, where single videos are here."""
+        found = [text for site in run.sites if "islands" in site.cases and (text := islands_in(site))]
+        return [f"{ISLANDS}: {'; '.join(found)}."] if found else []
+
     def class_charts(self, run: Run) -> dict[str, Chart]:
         """The scores of each class at each site."""
         return {"classes": Chart(class_tables)} if labels_of(run, "dice_") else {}
@@ -68,6 +80,18 @@ class Segmentation2DReport(VideoReport):
         pictures = list(site.pictures(read_frame))
         colours = {one.name: one.colour for one in run.classes if one.colour}
         return frames_with_masks(pictures, site.name, colours) if pictures else None
+
+
+def islands_in(site: Site) -> str:
+    """How many distant islands the model called in a site's test videos, and in which, most first; empty without."""
+    counts, frames = (np.nan_to_num(column(site.cases, name)).astype(int) for name in ("islands", "island_frames"))
+    order = [place for place in np.argsort(-counts, kind="stable").tolist() if counts[place]]
+    if not order:
+        return ""
+    named = [f"{site.cases['case'].iloc[place]} ({counts[place]})" for place in order[:NAMED]]
+    named += [count(len(order) - NAMED, "other video")] if len(order) > NAMED else []
+    seen = int(column(site.cases, "n_frames").sum())
+    return f"{site.name} {counts.sum()}, in {frames.sum()} of {count(seen, 'frame')}: {join(named)}"
 
 
 def _over_time(videos: list[ScoredVideo], site: str, _: Run) -> Figure:
