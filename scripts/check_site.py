@@ -11,6 +11,8 @@ site for five seconds and registers it with the server: run this before the firs
 Exit code: 0 fine, or notes only; 1 problems that must be solved first; 2 it could not be checked; 130 stopped.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import logging
 import os

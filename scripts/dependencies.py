@@ -10,6 +10,8 @@ the advisories that are known, with the date when they were looked up. One that 
 under "accepted"; check names these too. lock and sbom need tools that no hospital does: they go to .tools/.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import hashlib
 import json

@@ -11,6 +11,8 @@ name ends in _segmentation or _classification, because MONAI Label reads the tas
 without labels the bundle holds the encoder, from which training with labels continues.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import sys
 from pathlib import Path

@@ -7,6 +7,8 @@ Open OUT.dcm together with the series in 3D Slicer, OHIF or a PACS. It holds the
 DICOM demands: keep it only where the series may be kept. For research; a reader must check it.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import hashlib
 import os

@@ -7,6 +7,8 @@
 The dry run opens no image: it builds the job's network and asks the site's own limits.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import logging
 import sys

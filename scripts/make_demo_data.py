@@ -4,6 +4,8 @@
 Jobs make them on first use; this command makes all sites at once, two at a time, and prints where they are.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import json
 import os

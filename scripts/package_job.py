@@ -8,6 +8,8 @@ scripts/package_job.py my_study.yaml jobs/prox --algorithm fedprox --set name=pr
 scripts/package_job.py jobs/covid_fssl jobs/fssl_prox --algorithm fedprox --set name=fssl_prox
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import sys
 from collections.abc import Sequence

@@ -9,6 +9,8 @@ the list "unlabeled"; images from the side, and of other parts than the chest, a
 <site>.yaml, prepare_report.csv and prepare_report.md into --out. See docs/data.md.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import sys
 from pathlib import Path

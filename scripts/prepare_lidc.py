@@ -7,6 +7,8 @@
 The crops are looked for in $FEDMED_HOME/data/ct_lidc_nodules, or ../shared/data/ct_lidc_nodules next to the checkout.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import sys
 from pathlib import Path

@@ -9,6 +9,8 @@ Writes datalist.json, <site>.yaml, prepare_report.csv and prepare_report.md into
 each below it. See docs/data.md.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import sys
 from pathlib import Path

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Delete the preprocessed cases and videos that FedMed keeps on disk, and nothing else."""
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 from pathlib import Path
 

@@ -6,6 +6,8 @@ python scripts/report.py RUN --out DIR
 python scripts/report.py RUN --control OTHER
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import sys
 

@@ -9,6 +9,8 @@
 Finished runs are kept: a stopped command goes on where it was, and tables share the runs that they have in common.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import logging
 import sys

@@ -10,6 +10,8 @@ it. Submit the new job as any other. Each site finds its own private state in th
 stay where it is. A run in the simulator is continued by scripts/simulate.py JOB --resume.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import sys
 from pathlib import Path

@@ -19,6 +19,8 @@ difference is what was learned. With --resume too, what is not done yet of the t
 Exit code: 0 done, 1 the job failed, 2 it could not be started, 130 stopped by Ctrl-C.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import os
 import subprocess

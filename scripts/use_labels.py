@@ -10,6 +10,8 @@ Each mask that fits its image is written to DATA_ROOT/corrected_labels, and its 
 Exit code: 0 done or nothing to do, 2 an error, or no label could be used.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import sys
 from pathlib import Path

@@ -8,6 +8,8 @@ Prediction orange, truth blue; in 3D, blue is the part of the truth that the pre
 on the left. A picture shows the patient's anatomy: treat it as you treat the scan.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import sys
 from pathlib import Path

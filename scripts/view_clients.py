@@ -8,6 +8,8 @@ Frames show patients, and before the camera is inside perhaps faces and names: t
 The width of the black edge is that of the dark columns left and right, the median of the frames looked at.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import sys
 from pathlib import Path

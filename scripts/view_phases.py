@@ -9,6 +9,8 @@ frame against frame, as in a simulation's report. The pictures tell how long a p
 treat them as you treat the videos.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import sys
 from pathlib import Path

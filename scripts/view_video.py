@@ -14,6 +14,8 @@ exported bundle, for --called.
 and names: treat the pictures as you treat the video.
 """
 
+import _environment  # noqa: F401 - first, since it says what to do outside of .venv
+
 import argparse
 import sys
 from dataclasses import replace

@@ -81,7 +81,8 @@ def test_what_cannot_be_checked_ends_with_code_2(script, tiny_site_configs, opti
 
 
 def test_workers_load_no_torch():
-    code = f"import runpy, sys; runpy.run_path({str(SCRIPT)!r}); assert 'torch' not in sys.modules"
+    code = f"import runpy, sys; sys.path[0] = {str(SCRIPT.parent)!r}; runpy.run_path({str(SCRIPT)!r})"
+    code += "; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

@@ -101,6 +101,7 @@ def test_a_stop_ends_every_process_and_says_where_things_are(job, stand_in, tmp_
         "import signal, sys, runpy; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
         "program, sys.executable = sys.argv[1:3]; sys.argv = [program, *sys.argv[3:]]; "
+        "sys.path[0] = program.rpartition('/')[0]; "
         "runpy.run_path(program, run_name='__main__')"
     )
     line = [os.path.join(sys.prefix, "bin", "python"), "-c", launcher, str(SCRIPT), sys.executable, str(job)]
@@ -127,7 +128,7 @@ def started(job, stand_in, tmp_path):
     """A simulation in a group of processes of its own, and its site's process; it runs until a test ends it."""
     stand_in(SLEEPER + "time.sleep(3600)")
     launcher = "import sys, runpy; program, sys.executable = sys.argv[1:3]; sys.argv = [program, *sys.argv[3:]]; "
-    launcher += "runpy.run_path(program, run_name='__main__')"
+    launcher += "sys.path[0] = program.rpartition('/')[0]; runpy.run_path(program, run_name='__main__')"
     line = [os.path.join(sys.prefix, "bin", "python"), "-c", launcher, str(SCRIPT), sys.executable, str(job)]
     process = subprocess.Popen([*line, "--workspace", str(tmp_path / "ws")], start_new_session=True)
     deadline = time.monotonic() + 600

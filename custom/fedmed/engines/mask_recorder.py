@@ -39,9 +39,9 @@ class MaskRecorder(VideoRecorder):
 
     ``frames/<number>_<video>.csv`` has ``second``, the frame's ``dice``, ``iou``, ``hd95`` and ``assd``, and the same
     of each class: ``dice_<class>``; ``cases.csv`` also has ``islands``, parts that are called anything at least
-    :data:`FAR` from all that is true, and ``island_frames``, in how many frames those are. A picture is of a frame and has ``image`` (H, W, 3) uint8, ``truth`` and
-    ``prediction`` (H, W) uint8, ``classes``, ``dice`` and ``case``. Distances are in pixels of the frames
-    that the network sees.
+    :data:`FAR` from all that is true, and ``island_frames``, in how many frames those are. A picture is of a frame and
+    has ``image`` (H, W, 3) uint8, ``truth`` and ``prediction`` (H, W) uint8, ``classes``, ``dice`` and ``case``.
+    Distances are in pixels of the frames that the network sees.
 
     :meth:`finish` also gives ``dice_<class>`` and so on: means over the videos in whose truth or prediction it is.
 

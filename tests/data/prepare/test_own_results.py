@@ -1,5 +1,7 @@
 """Results that lie among a hospital's images: left out by name and number, never taken as images of patients."""
 
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
@@ -63,6 +65,14 @@ def test_an_earlier_preparation_and_labels_of_monai_label_are_no_scans(scans, tm
 def test_a_preparation_into_its_own_folder_names_nothing_of_itself(scans):
     for _ in range(2):
         assert not prepare_site(scans, scans / "site", "a", copy=True).sections[LEFT]
+
+
+def test_masks_of_a_relative_path_are_read(scans, tmp_path, write_nifti, monkeypatch):
+    for number in range(3):
+        write_nifti(tmp_path / "masks" / f"s{number}.nii.gz", MASK)
+    monkeypatch.chdir(tmp_path)
+    prepared = prepare_site(Path("in"), Path("out"), "a", masks=Path("masks"), own_patients=True)
+    assert all(case.mask for case in prepared.cases) and not prepared.sections[LEFT]
 
 
 def test_heat_maps_and_an_earlier_preparation_are_no_radiographs(tmp_path):

@@ -71,13 +71,14 @@ def prepare_site(
     out = Path(out).expanduser().resolve()
     role = role or ("labelled" if masks or mask_suffix else "unlabelled")
     folder = existing(folder, "the folder of volumes")
+    masks = existing(masks, "the folder of masks") if masks else None
     own = own_folders(folder, [out])
     skip = [out / PREPARED, *own]
     sources, stray = find_volumes(folder, masks, mask_suffix, patient_pattern, image_suffix, skip)
     beside = own_masks([source.files[0] for source in sources if not source.series])
     sources = [source for source in sources if source.files[0] not in beside]
-    given = masks and Path(masks).expanduser().resolve()  # may be of MONAI Label, and is read then
-    results = own_lines(folder, {at: by for at, by in own.items() if not given or not given.is_relative_to(at)}, beside)
+    unread = {at: by for at, by in own.items() if not masks or not masks.is_relative_to(at)}  # or masks of MONAI Label
+    results = own_lines(folder, unread, beside)
     if not sources:
         raise DataError("; ".join([f"{folder}: no NIfTI file (.nii, .nii.gz) and no DICOM series", *results]))
     with staging_for(out) as staging:
