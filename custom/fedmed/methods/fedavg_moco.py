@@ -41,7 +41,12 @@ class FedAvgMoCo(Method):
     example: ClassVar[Mapping[str, Any]] = {
         "bundle": "cxr_classification", "rounds": 200, "epochs": 1, "select": "last", "evaluate": False,
     }  # fmt: skip
-    small: ClassVar[Mapping[str, Any]] = {"overlays": ["small"], "rounds": 20}
+    small: ClassVar[Mapping[str, Any]] = {
+        "overlays": ["small"],
+        "rounds": 20,
+        # of some hundred images a site: a longer queue spans rounds, and features become the same for all images
+        "overrides": {"unsupervised": {"key_policy": "refill", "queue_size": 128}},
+    }
 
     def roles(self) -> Mapping[str, Role]:
         """Sites whose labels, if they have any, are not used."""
