@@ -23,7 +23,7 @@ ALLOWED = ("agreed_share", "mean_scores", "amplitude_bands")
 @pytest.fixture
 def job(tiny_job, lively):
     def job(**changes):
-        chosen = {"algorithm": "amplitude_normalisation"}
+        chosen = {"adaptation": "amplitude"}
         return tiny_job("tiny", **{"sites": SITES, "method": METHOD, "overrides": lively, **chosen, **PLAN, **changes})
 
     return job

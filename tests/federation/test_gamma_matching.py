@@ -22,7 +22,7 @@ ALLOWED = ("agreed_share", "mean_scores", "intensity_shares")
 @pytest.fixture
 def job(tiny_job, lively):
     def job(**changes):
-        study = {"sites": SITES, "method": METHOD, "overrides": lively, "algorithm": "gamma_matching", **PLAN}
+        study = {"sites": SITES, "method": METHOD, "overrides": lively, "adaptation": "intensity", **PLAN}
         return tiny_job("tiny", **{**study, **changes})
 
     return job

@@ -14,7 +14,7 @@ from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.jobs.study_text import dumped
-from fedmed.methods.find_method import algorithms, load_method
+from fedmed.methods.find_method import adaptations, algorithms, load_method
 from fedmed.privacy.forecast import forecast
 from fedmed.privacy.forecast_sheet import forecast_sheet
 from fedmed.privacy.ledger import read_ledger
@@ -39,9 +39,9 @@ def made(algorithm, **changes):
 
 
 def test_the_algorithms_that_there_are():
-    known = ["amplitude_normalisation", "fedbn", "feddg", "feddyn", "fedprox", "fedrep", "gamma_matching", "scaffold"]
-    assert list(algorithms()) == known
-    for kind in algorithms().values():
+    assert list(algorithms()) == ["fedbn", "feddg", "feddyn", "fedprox", "fedrep", "scaffold"]
+    assert list(adaptations()) == ["amplitude", "colour", "intensity", "statistics"]
+    for kind in (*algorithms().values(), *adaptations().values()):
         overlays = [kind.overlay] if kind.overlay else []
         assert kind.title and kind.source and Bundle("cxr_classification", overlays).overlays == overlays
 
@@ -206,7 +206,7 @@ def test_who_asks_the_method_hears_of_the_algorithm_too():
 def test_what_an_algorithm_does_not_change_is_the_methods():
     plain, both = (
         load_method({"path": "fedmed.methods.agreement.Agreement", **more})
-        for more in ({}, {"algorithm": {"name": "gamma_matching"}})
+        for more in ({}, {"adaptation": [{"name": "intensity"}]})
     )
     assert (
         both.caution == plain.caution != ""
@@ -263,7 +263,7 @@ def test_what_an_algorithm_does_not_change_is_the_methods():
         ({"algorithm": {"name": "feddg", "args": {"low_frequency": 2}}}, "line .*'low_frequency' is 2; give a share"),
         ({"algorithm": {"name": "feddg", "args": {"exclude_self": 1}}}, "line .*'exclude_self' is 1; write true or"),
         (
-            {"algorithm": {"name": "amplitude_normalisation", "args": {"band_strength": 0}}},
+            {"adaptation": [{"name": "amplitude", "args": {"band_strength": 0}}]},
             "line .*'band_strength' is 0; give a number above 0 and at most 1",
         ),
         (
@@ -273,7 +273,7 @@ def test_what_an_algorithm_does_not_change_is_the_methods():
         ({"overlays": ["feddg"]}, "overlay 'feddg' alone lacks the server's part: write 'algorithm: feddg'"),
         (
             {"overlays": ["amplitude_normalisation"]},
-            "overlay 'amplitude_normalisation' alone lacks the server's part: write 'algorithm: amplitude_norm",
+            "overlay 'amplitude_normalisation' alone lacks the server's part: write 'adaptation: amplitude'",
         ),
         ({"overlays": ["feddyn"]}, "overlay 'feddyn' alone lacks the server's part: write 'algorithm: feddyn'"),
         ({"overlays": ["fedprox"], "algorithm": "fedprox"}, "'fedprox' is what 'algorithm: fedprox' adds"),

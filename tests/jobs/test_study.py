@@ -61,7 +61,11 @@ def test_all_mistakes_are_told_at_once_with_their_lines():
         lines[3].strip(),
         "line 13: key 'steps' occurs twice, in line 9 and here; remove one",
     ]
-    assert lines[3].strip().startswith("line 12: unknown key 'stepps'; did you mean 'steps'? Known: algorithm, ")
+    assert (
+        lines[3]
+        .strip()
+        .startswith("line 12: unknown key 'stepps'; did you mean 'steps'? Known: adaptation, algorithm, ")
+    )
 
 
 @pytest.mark.parametrize(

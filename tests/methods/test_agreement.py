@@ -42,7 +42,7 @@ def test_a_study_gives_its_arguments_to_the_rule(job_of):
     assert Agreement(gate=True, fixed_gate=0.8).rule()["args"]["fixed_gate"] == 0.8
 
 
-@pytest.mark.parametrize("algorithm", [{}, {"algorithm": "gamma_matching"}])
+@pytest.mark.parametrize("algorithm", [{}, {"adaptation": "intensity"}])
 @pytest.mark.parametrize("gate", [False, True])
 def test_with_a_gate_only_voxels_that_count_are_learned(job_of, gate, algorithm):
     """Without one every voxel is, as the CT bundle has it."""

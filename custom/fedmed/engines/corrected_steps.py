@@ -1,6 +1,7 @@
 """Corrections of a site's gradients and images, called at every step of any engine."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ class Corrections:
                     "fedmed.engines.gradient_correction.Correction"
                 )
         self.items = list(items)
+        self.trains = True  # whether the site does; where not, there is no state that scoring goes on from
         self._values: dict[str, Any] = {}
 
     def receive(self, extras: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,8 +67,7 @@ class Corrections:
             copies = {name: tensors[name].detach().clone() for name in received}
             parameters = dict(engine.network.named_parameters())
             for item in self.items:
-                values = {name: value for name, value in self._values.items() if name in item.takes}
-                item.begin(RoundStart(copies, frozenset(shared), values, **facts, parameters=parameters))
+                item.begin(RoundStart(copies, frozenset(shared), self._values_of(item), **facts, parameters=parameters))
             if changing := [item.change_images for item in self.items if _overrides(item, "change_images")]:
                 engine.prepare_batch = _changed(prepare, changing)
             hooks.append(engine.optimizer.register_step_pre_hook(lambda *_: each("before_step")))
@@ -94,14 +95,27 @@ class Corrections:
 
     @property
     def change_scoring(self) -> bool:
-        """Whether one of them changes images that a model is scored with."""
-        return any(_overrides(item, "change_scored_images") for item in self.items)
+        """Whether one of them changes images that a model is scored with, or the model."""
+        return any(_overrides(item, name) for item in self.items for name in ("change_scored_images", "change_network"))
 
     def attach_to_scoring(self, evaluator: Any) -> None:
-        """Let an evaluator see images as they do."""
-        if self.change_scoring:
-            changing = [item.change_scored_images for item in self.items]
+        """Let an evaluator see images, and use a network, as they do."""
+        if not self.trains:
+            scored = ScoredImages(evaluator)
+            for item in self.items:
+                item.begin_scoring(scored, self._values_of(item))
+        changing = [item.change_scored_images for item in self.items if _overrides(item, "change_scored_images")]
+        if changing:
             evaluator.prepare_batch = _changed(evaluator.prepare_batch, changing)
+        for item in [item for item in self.items if _overrides(item, "change_network")]:
+            item.change_network(
+                evaluator.network,
+                lambda images: evaluator.inferer(images, evaluator.network),
+                lambda images: reduce(lambda seen, change: change(seen), changing, images),
+            )
+
+    def _values_of(self, item: Correction) -> dict[str, Any]:
+        return {name: value for name, value in self._values.items() if name in item.takes}
 
     @torch.no_grad()
     def _each(self, name: str, network: nn.Module) -> None:
@@ -135,6 +149,26 @@ class Corrections:
             )
         for item, entry in zip(self.items, states, strict=True):
             item.load_state_dict(entry["state"])
+
+
+class ScoredImages:
+    """The images that an evaluator scores, one by one, as the network sees them before any correction.
+
+    Args:
+        evaluator: with ``data_loader`` and ``prepare_batch``, which a correction may replace later.
+    """
+
+    def __init__(self, evaluator: Any) -> None:
+        self._loader, self._prepare = evaluator.data_loader, evaluator.prepare_batch
+
+    def __len__(self) -> int:
+        return len(self._loader.dataset)
+
+    def __getitem__(self, place: int) -> Mapping[str, Tensor]:
+        dataset = self._loader.dataset  # which may read whole batches
+        items = dataset.__getitems__([place]) if hasattr(dataset, "__getitems__") else [dataset[place]]
+        images, *_ = self._prepare(self._loader.collate_fn(items))
+        return {"image": images[0]}
 
 
 def _overrides(item: Correction, name: str) -> bool:

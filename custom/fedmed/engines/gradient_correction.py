@@ -5,15 +5,22 @@ not. The proximal term of FedProx (Li et al. 2020, arXiv 1812.06127) is one, the
 2021, arXiv 2111.04263), which keeps a state, another.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sized
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
 from fedmed.errors import StateError
 
 Parameters = Mapping[str, nn.Parameter]
+Infer = Callable[[Tensor], Any]
+
+
+class Images(Sized, Protocol):
+    """A list of images without augmentation: ``[i]["image"]`` is (C, ...) in [0, 1], not normalised."""
+
+    def __getitem__(self, index: int) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,23 @@ class Correction:
     def change_scored_images(self, images: Tensor) -> Tensor:
         """The same of images that a model is scored with, after :meth:`load_state_dict`."""
         return images
+
+    def begin_scoring(self, images: Images, values: Mapping[str, Any]) -> None:
+        """At a site that never trains, in place of :meth:`begin`, before it scores a model.
+
+        Args:
+            images: those that will be scored, without their labels; read when asked for.
+            values: what came with the task beside the model; only names in ``takes``.
+        """
+
+    def change_network(self, network: nn.Module, infer: Infer, change_images: Callable[[Tensor], Tensor]) -> None:
+        """Change a received model before it is scored.
+
+        Args:
+            network: the model.
+            infer: of images (B, C, ...) what the network makes of them, by windows where they are large.
+            change_images: what all corrections make of a batch.
+        """
 
     @classmethod
     def inference_settings(cls, state: Mapping[str, Any]) -> Mapping[str, Any]:

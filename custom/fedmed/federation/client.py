@@ -305,7 +305,10 @@ class Client:
     def _scoring(self, task: Task, model: OpenedModel) -> Corrections:
         """The site's corrections, as they were after the round that the site goes on from."""
         corrections = Corrections(listed(model.parser, "train", "corrections"))
-        if corrections.change_scoring:
+        if self.role == "evaluate":
+            corrections.trains = False
+            corrections.receive(task.extras)
+        elif corrections.change_scoring:
             # Of its own best model a site keeps the tensors alone.
             state = model.state if "engine" in model.state else self.state.load(task.private_round)
             corrections.load_state_dict(state.get("engine", {}))

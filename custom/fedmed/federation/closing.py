@@ -88,7 +88,8 @@ class Closing:
                 log.warning("site '%s' is not scored: it has no trained private layers: %s", site, reason)
                 continue
             private, kept = model.private.get(site), server.continuation.needed_of(site)
-            tasks[site] = server.tasks.make("evaluate", site, model.round, model.tensors, private, kept)
+            task = server.tasks.make("evaluate", site, model.round, model.tensors, private, kept)
+            tasks[site] = server.exchange.fill_scoring(task, site)
             tasks[site].tensors |= lent
             tasks[site].model = model.name
             if reason:

@@ -135,9 +135,18 @@ class Exchange:
             return task
         if not self.plan.told(site):
             return task
-        others = [_arrays(values) for other, values in sorted(self.values.items()) if other != site]
-        task.extras = {"others": others} if any(others) else {}  # all have the same names
+        task.extras = self._others(site)
         return task
+
+    def fill_scoring(self, task: Task, site: str) -> Task:
+        """Add them to a task of a site that never trains, which keeps nothing."""
+        if site in self.plan.told_when_scored:
+            task.extras = self._others(site)
+        return task
+
+    def _others(self, site: str) -> dict[str, Any]:
+        others = [_arrays(values) for other, values in sorted(self.values.items()) if other != site]
+        return {"others": others} if any(others) else {}  # all have the same names
 
     def warnings(self) -> list[dict[str, str]]:
         """Who sent nothing, and why; told when it begins or changes."""

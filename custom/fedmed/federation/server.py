@@ -164,6 +164,10 @@ class Server:
         new = any(site not in self.last_round for site in self.plan.participants(round))
         return self.plan.exchanges(round) or (new and self.exchange.once and not self.exchange.values)
 
+    def asks_before_scoring(self) -> bool:
+        """Whether sites that never train need what others told, and a resumed run does not have it."""
+        return bool(self.plan.told_when_scored) and self.exchange.once and not self.exchange.values
+
     def metadata_tasks(self, round: int) -> dict[str, Task]:
         """Start a round in which sites learn from one another: site -> its first task."""
         self._begin(round)

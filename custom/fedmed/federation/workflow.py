@@ -42,6 +42,8 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
             log.error("%s", error)
             if server.failed_in_a_row >= server.plan.max_failed_rounds or round == server.plan.rounds - 1:
                 raise
+    if server.asks_before_scoring():
+        server.take_metadata(ask(server.metadata_tasks(server.rounds - 1)))
     server.check_labels()
     closing = Closing(server)
     closing.finish_validation(ask(closing.validation_tasks()))

@@ -12,7 +12,7 @@ from fedmed.jobs.contradictions import contradictions
 from fedmed.jobs.job_arguments import JobArguments
 from fedmed.jobs.study import Study
 from fedmed.jobs.study_text import changed_text, dumped, parse_study
-from fedmed.methods.find_method import algorithms, load_algorithm, load_method
+from fedmed.methods.find_method import adaptations, algorithms, load_algorithm, load_method
 from fedmed.settings.yaml_document import Mistake, Place, refusal
 from fedmed.settings.yaml_model import check_model
 
@@ -54,6 +54,9 @@ class Job(JobArguments):
         try:
             if chosen := study.method_spec.get(key):
                 load_algorithm(chosen, allowed)
+            key = "adaptation"
+            for chosen in study.method_spec.get(key, ()):
+                load_algorithm(chosen, allowed, key)
             key = "method"
             method = load_method(study.method_spec, allowed)
         except JobError as error:
@@ -86,13 +89,16 @@ class Job(JobArguments):
 
     def _of_algorithm(self) -> Iterator[tuple[str, str]]:
         """What the study says that does not go with its algorithm, or of an algorithm in another place."""
-        study, chosen = self.study, self.study.method_spec.get("algorithm", {}).get("name")
+        study, spec = self.study, self.study.method_spec
+        chosen = {one.get("name") for one in (spec.get("algorithm", {}), *spec.get("adaptation", ()))}
         listed = {*study.overlays, *(overlay for more in study.role_overlays.values() for overlay in more)}
-        for name, kind in algorithms().items():
+        both = [*(("algorithm", *one) for one in algorithms().items()),
+                *(("adaptation", *one) for one in adaptations().items())]  # fmt: skip
+        for key, name, kind in both:
             if kind.overlay in listed and (kind.at_server or kind().values()):
-                yield "overlays", f"overlay '{kind.overlay}' alone lacks the server's part: write 'algorithm: {name}'"
-            elif kind.overlay in listed and name == chosen:
-                yield "overlays", f"overlay '{kind.overlay}' is what 'algorithm: {name}' adds; leave one of them out"
+                yield "overlays", f"overlay '{kind.overlay}' alone lacks the server's part: write '{key}: {name}'"
+            elif kind.overlay in listed and name in chosen:
+                yield "overlays", f"overlay '{kind.overlay}' is what '{key}: {name}' adds; leave one of them out"
         yield from self.method.contradictions(study.model_dump(exclude_defaults=True))
         try:
             self.method.amended(self.asked_rule)

@@ -107,4 +107,11 @@ class Plan:
 
     def told(self, site: str) -> bool:
         """Whether a site gets what others answer to it."""
-        return self.exchange is not None and self.exchange.get("given_to", role := self.sites[site]) == role
+        given = (self.exchange or {}).get("given_to", TRAINING_ROLES)
+        roles = [given] if isinstance(given, str) else given  # one role, in runs of FedMed 0.1
+        return self.exchange is not None and self.sites[site] in roles
+
+    @property
+    def told_when_scored(self) -> list[str]:
+        """Sites that never train and get with a model to score what others told."""
+        return [site for site in self.of_role("evaluate") if self.told(site)]

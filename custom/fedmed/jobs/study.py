@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 from fedmed import site_names
 from fedmed.data.structure import Structure, check_name
 from fedmed.jobs.job_id import PLAIN
-from fedmed.methods.find_method import algorithms
+from fedmed.methods.find_method import adaptations, algorithms, as_named_now
 from fedmed.settings.yaml_model import InWords, YamlModel
 
 MOST_ROUNDS = 100_000
@@ -62,10 +62,14 @@ class Named(YamlModel):
 
 
 class Chosen(YamlModel):
-    """An algorithm with its arguments."""
+    """An algorithm or adaptation with its arguments."""
 
-    name: Text = Field(description=f"{', '.join(algorithms())}, or a class path")
+    name: Text = Field(description=f"{', '.join((*algorithms(), *adaptations()))}, or a class path")
     args: Args = Field(default={}, description="plain arguments, such as {mu: 0.01}")
+
+
+def _chosen(one: str | Chosen) -> dict[str, Any]:
+    return (Chosen(name=one) if isinstance(one, str) else one).model_dump()
 
 
 Algorithm = Annotated[
@@ -124,6 +128,12 @@ class Study(YamlModel):
     algorithm: Algorithm | None = Field(
         default=None,
         description=f"what is added to any method: {', '.join(algorithms())}; with arguments {{name: …, args: {{…}}}}",
+    )
+    adaptation: list[Algorithm] = Field(
+        default=[],
+        max_length=10,
+        description="how sites without labels adapt to their own images, without labels or gradients: "
+        f"{', '.join(adaptations())}, or several",
     )
     sites: dict[Site, Role] = Field(
         min_length=1, max_length=1000, description="site: supervised, unsupervised or evaluate"
@@ -235,6 +245,13 @@ class Study(YamlModel):
             raise ValueError(f"write a list: classes: [{names}], or on a command line --set 'classes=[{names}]'")
         return value
 
+    @field_validator("adaptation", mode="before")
+    @classmethod
+    def _one_or_none(cls, value: Any) -> Any:
+        if value in (None, "none"):
+            return []
+        return value if isinstance(value, list) else [value]
+
     @property
     def structures(self) -> list[Structure]:
         """The classes, those of which only the name is said too."""
@@ -242,11 +259,13 @@ class Study(YamlModel):
 
     @property
     def method_spec(self) -> dict[str, Any]:
-        """The method, and the algorithm if there is one, for :func:`fedmed.methods.find_method.load_method`."""
-        if self.algorithm is None:
-            return self.method.model_dump()
-        chosen = Chosen(name=self.algorithm) if isinstance(self.algorithm, str) else self.algorithm
-        return {**self.method.model_dump(), "algorithm": chosen.model_dump()}
+        """Method, adaptations and algorithm, for :func:`fedmed.methods.find_method.load_method`."""
+        spec = self.method.model_dump()
+        if self.adaptation:
+            spec["adaptation"] = [_chosen(one) for one in self.adaptation]
+        if self.algorithm is not None:
+            spec["algorithm"] = _chosen(self.algorithm)
+        return as_named_now(spec)
 
     def of_role(self, *roles: str) -> list[str]:
         """Sites with one of these roles, sorted."""

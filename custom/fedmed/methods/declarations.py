@@ -47,8 +47,8 @@ class BesideModel:
         tells: what it tells about a hospital, in a sentence.
         needed: whether the server or other sites work with it; if not, it is for the report alone.
         entries: whether it is a table, with an entry of numbers from 0 on for each of as many images as the site has.
-        sent_by, given_to: role whose sites send it before they train, and role whose sites get it; empty: all that
-            train.
+        sent_by: role whose sites send it before they train; empty: all that train.
+        given_to: roles whose sites get it, those that never train when they score a model; empty: all that train.
     """
 
     name: str
@@ -61,7 +61,7 @@ class BesideModel:
     needed: bool = True
     entries: bool = False
     sent_by: str = ""
-    given_to: str = ""
+    given_to: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 """From a method's class path to its object, and from a run or a study to its method."""
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, TypeVar
 
 from fedmed.class_paths import classes_below, load_class
@@ -11,7 +13,13 @@ from fedmed.methods.algorithms.algorithm import Algorithm
 from fedmed.methods.algorithms.with_algorithm import WithAlgorithm
 from fedmed.methods.method import Method
 
+log = logging.getLogger("fedmed.study")
 ROOM = "fedmed.methods"
+MOVED = {  # algorithms that are adaptations now; of sites that never train, none adapted then
+    "gamma_matching": ("intensity", {"scored_sites": False}),
+    "amplitude_normalisation": ("amplitude", {}),
+}
+SPEC = {"path", "args", "algorithm", "adaptation"}
 T = TypeVar("T", Method, Algorithm)
 
 
@@ -19,44 +27,70 @@ def load_method(spec: Any, allowed: Collection[str] = ()) -> Method:
     """Make the method that a study names.
 
     Args:
-        spec: ``path``, ``args``, and ``algorithm`` where the study has one: its ``name``, short or a class path, and
-            ``args``.
+        spec: ``path``, ``args``, and where the study has them ``algorithm``, its ``name``, short or a class path, and
+            ``args``, and ``adaptation``, a list of such.
         allowed: class paths outside ``fedmed.methods`` that this machine's own settings list.
 
     Raises:
         JobError: the class may not be named by a job, which is found out before anything is imported, is not there or
             not a method, or does not take the arguments.
     """
-    if not isinstance(spec, Mapping) or "path" not in spec or set(spec) - {"path", "args", "algorithm"}:
+    if not isinstance(spec, Mapping) or "path" not in spec or set(spec) - SPEC:
         raise JobError(f"'method' is {spec!r}; it needs 'path', a class path below {ROOM}, and may have 'args'")
+    spec = as_named_now(spec)
     method = _made(method_class(spec["path"], allowed), spec.get("args") or {}, f"method '{spec['path']}'")
-    if not (chosen := spec.get("algorithm")):
-        return method
-    return WithAlgorithm(method, load_algorithm(chosen, allowed), chosen)
+    for chosen in spec.get("adaptation") or ():
+        method = WithAlgorithm(method, load_algorithm(chosen, allowed, "adaptation"), chosen, "adaptation")
+    if chosen := spec.get("algorithm"):
+        method = WithAlgorithm(method, load_algorithm(chosen, allowed), chosen)
+    return method
 
 
-def load_algorithm(chosen: Any, allowed: Collection[str] = ()) -> Algorithm:
-    """Make the algorithm that a study names by ``name``, which is its file's or a class path, and ``args``.
+def as_named_now(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What studies and runs of FedMed 0.1 call an algorithm and is an adaptation, under its name of today."""
+    chosen = spec.get("algorithm")
+    name = chosen.get("name") if isinstance(chosen, Mapping) else None
+    if not isinstance(name, str) or name not in MOVED:
+        return dict(spec)
+    _tell_of_move(name)
+    now, args = MOVED[name]
+    made = {"name": now, "args": {**args, **((chosen or {}).get("args") or {})}}
+    rest = {key: value for key, value in spec.items() if key != "algorithm"}
+    return {**rest, "adaptation": [*rest.get("adaptation", ()), made]}
+
+
+@cache
+def _tell_of_move(name: str) -> None:
+    log.warning("'algorithm: %s' is 'adaptation: %s' now, and is read so", name, MOVED[name][0])
+
+
+def load_algorithm(chosen: Any, allowed: Collection[str] = (), what: str = "algorithm") -> Algorithm:
+    """Make the algorithm or adaptation that a study names by ``name``, its file's or a class path, and ``args``.
 
     Raises:
         JobError: as :func:`load_method`.
     """
     if not isinstance(chosen, Mapping) or "name" not in chosen or set(chosen) - {"name", "args"}:
-        raise JobError(f"'algorithm' is {chosen!r}; it needs 'name', such as fedprox, and may have 'args'")
-    name, known = chosen["name"], algorithms()
+        raise JobError(f"'{what}' is {chosen!r}; it needs 'name', such as fedprox, and may have 'args'")
+    name, known = chosen["name"], algorithms() if what == "algorithm" else adaptations()
     if name not in known and "." not in str(name):
         near = get_close_matches(str(name), known, 1)
         hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}, and class paths"
-        raise JobError(f"algorithm '{name}' is unknown; {hint}")
-    kind = known[name] if name in known else load_class(name, (f"{ROOM}.algorithms",), allowed)
+        raise JobError(f"{what} '{name}' is unknown; {hint}")
+    kind = known[name] if name in known else load_class(name, (f"{ROOM}.{what}s",), allowed)
     if not issubclass(kind, Algorithm) or kind is Algorithm:
-        raise JobError(f"'{name}' is not an algorithm: derive it from fedmed.methods.algorithms.algorithm.Algorithm")
-    return _made(kind, chosen.get("args") or {}, f"algorithm '{name}'")
+        raise JobError(f"'{name}' is not an {what}: derive it from fedmed.methods.algorithms.algorithm.Algorithm")
+    return _made(kind, chosen.get("args") or {}, f"{what} '{name}'")
 
 
 def algorithms() -> dict[str, type[Algorithm]]:
     """Short name, which is the module's -> class of every algorithm of FedMed."""
     return classes_below(f"{ROOM}.algorithms", Algorithm)
+
+
+def adaptations() -> dict[str, type[Algorithm]]:
+    """Short name, which is the module's -> class of every adaptation of FedMed."""
+    return classes_below(f"{ROOM}.adaptations", Algorithm)
 
 
 def _made(kind: type[T], args: Any, what: str) -> T:

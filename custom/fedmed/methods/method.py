@@ -121,8 +121,9 @@ class Method:
         first, names = values[0], [value.name for value in values]
         when = {"rounds": [first.round]} if first.when == ONCE else {"from_round": first.round}
         entries = {"entries": True} if first.entries else {}
-        roles = {key: role for key in ("sent_by", "given_to") if (role := getattr(first, key))}
-        return {**when, "names": names, **entries, **roles}
+        roles = {"sent_by": first.sent_by} if first.sent_by else {}
+        given = {"given_to": list(first.given_to)} if first.given_to else {}
+        return {**when, "names": names, **entries, **roles, **given}
 
     def with_update(self, needed: bool = False) -> list[str]:
         """Names of the values that come with an update; with ``needed`` those alone that the server works with."""

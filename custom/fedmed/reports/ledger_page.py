@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedmed.errors import FedMedError
 from fedmed.methods.algorithms.algorithm import Algorithm
-from fedmed.methods.find_method import algorithms, installed
+from fedmed.methods.find_method import adaptations, algorithms, installed
 from fedmed.methods.method import Method
 from fedmed.reports.sheet import Sheet, SheetTable
 from fedmed.reports.words import NOTHING, count, plain_delta, plain_number, size
@@ -137,7 +137,7 @@ def _what(line: Line) -> str:
 def _beside(answers: Sequence[Line]) -> list[list[str]]:
     """Name of each value beside the model, and what it tells."""
     made: list[Method | Algorithm] = [kind() for kind in installed().values()]
-    made += [kind() for kind in algorithms().values()]
+    made += [kind() for kind in (*algorithms().values(), *adaptations().values())]
     tells = {value.name: value.tells for one in made for value in one.values()}
     sent = sorted({name for line in answers for name in line.get("extras", {})})
     return [[name, tells.get(name, NOTHING)] for name in sent]

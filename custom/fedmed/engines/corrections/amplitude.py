@@ -1,27 +1,21 @@
 """Amplitudes of all sites' images at a site: its own for the others, and the bank that its images are mixed with."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence, Sized
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedmed.data.augment.amplitude import AMPLITUDE, BANK, AmplitudeMix, check_bank, half_spectra
 from fedmed.data.spread import spread
-from fedmed.engines.gradient_correction import Correction, RoundStart
+from fedmed.engines.gradient_correction import Correction, Images, RoundStart
 from fedmed.engines.trainer import plain
 from fedmed.errors import FedMedError
 
 log = logging.getLogger("fedmed.site")
 OTHERS = "others"
 CHUNK = 32  # images whose spectra are computed at once
-
-
-class Images(Sized, Protocol):
-    """A list of training images without augmentation: ``[i]["image"]`` is (C, H, W) in [0, 1], not normalised."""
-
-    def __getitem__(self, index: int) -> Mapping[str, Any]: ...
 
 
 class OwnAmplitudes:

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedmed.data.augment.intensities import BINS, INTENSITIES, histogram, matching_gamma
 from fedmed.engines.corrections.amplitude import OTHERS
 from fedmed.engines.corrections.own_images import OwnImages
-from fedmed.engines.gradient_correction import Correction, RoundStart
+from fedmed.engines.gradient_correction import Correction, Images, RoundStart
 from fedmed.errors import FedMedError
 
 log = logging.getLogger("fedmed.site")
@@ -76,6 +76,11 @@ class MatchedGamma(Correction):
             log.info(way, self._gamma, found)
         elif found != 1:
             log.info("images are nearly as bright as the others' (a gamma of %.2f) and stay as they are", found)
+
+    def begin_scoring(self, images: Images, values: Mapping[str, Any]) -> None:
+        """As :meth:`begin`, of the images that are scored."""
+        self.own.images = images
+        self.begin(RoundStart({}, values=values))
 
     def change_images(self, images: Tensor) -> Tensor:
         """The images (B, C, ...), from 0 to 1, brighter or darker; as they are where sites are alike."""

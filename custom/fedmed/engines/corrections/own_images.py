@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from torch import Tensor
 
 from fedmed.data.spread import spread
-from fedmed.engines.corrections.amplitude import Images
+from fedmed.engines.gradient_correction import Images
 from fedmed.engines.trainer import plain
 
 MOST = 500  # images that are looked at, evenly spread over the list
@@ -15,11 +15,12 @@ class OwnImages:
     """The site's training images, of which a subclass tells something.
 
     Args:
-        images: ``[i]["image"]`` (C, ...) from 0 to 1.
+        images: ``[i]["image"]`` (C, ...) from 0 to 1; None at a site that never trains: those that it scores, once
+            they are given to ``images``.
     """
 
-    def __init__(self, images: Images) -> None:
-        self.images = images
+    def __init__(self, images: Images | None) -> None:
+        self.images: Images = () if images is None else images
 
     def spread(self, before_batch: Callable[[], None] | None = None) -> Iterator[Tensor]:
         """At most ``MOST`` of them, one by one; ``before_batch`` is called before each, and may raise to stop."""

@@ -34,9 +34,9 @@ class Algorithm:
     own_images: ClassVar[bool] = False
     beside_learning: ClassVar[str] = ""
 
-    def overlay_of(self, role: str) -> str | None:
-        """The overlay that sites of a role get which train."""
-        return self.overlay
+    def overlays_of(self, role: str) -> tuple[str, ...]:
+        """The overlays that sites of a role get, after the method's."""
+        return (self.overlay,) if self.overlay and role != "evaluate" else ()
 
     def settings(self) -> Mapping[str, Any]:
         """Settings of the overlay -> values."""

@@ -19,11 +19,13 @@ class WithAlgorithm(Method):
         method: the method.
         algorithm: the algorithm.
         chosen: how the study names it, ``name`` and ``args``.
+        key: of the study, under which it does: ``algorithm``, or ``adaptation``, a list.
     """
 
     method: Method
     algorithm: Algorithm
     chosen: Mapping[str, Any]
+    key: str = "algorithm"
 
     def __post_init__(self) -> None:
         changed = MADE_OF_OTHERS | vars(WithAlgorithm).keys()
@@ -33,20 +35,24 @@ class WithAlgorithm(Method):
         object.__setattr__(self, "own_images", self.method.own_images or self.algorithm.own_images)
         beside = [said for one in (self.method, self.algorithm) if (said := one.beside_learning)]
         object.__setattr__(self, "beside_learning", " and ".join(beside))
-        object.__setattr__(self, "title", f"{self.method.title} with {self.algorithm.title}")
+        object.__setattr__(
+            self,
+            "title",
+            self.method.title + (" and " if " with " in self.method.title else " with ") + self.algorithm.title,
+        )
 
     def roles(self) -> Mapping[str, Role]:
         """The algorithm's overlay comes last, and its sharing group is that of all roles."""
         made = {}
         for name, role in self.method.roles().items():
-            overlay = None if name == "evaluate" else self.algorithm.overlay_of(name)
-            overlays = role.overlays + ((overlay,) if overlay else ())
-            made[name] = replace(role, overlays=overlays, receives=self.algorithm.private() or role.receives)
+            overlays = dict.fromkeys((*role.overlays, *self.algorithm.overlays_of(name)))  # adaptations share some
+            made[name] = replace(role, overlays=tuple(overlays), receives=self.algorithm.private() or role.receives)
         return made
 
     def settings(self, role: str) -> Mapping[str, Any]:
         """The method's, and those of the algorithm where its overlay is."""
-        return {**self.method.settings(role), **(self.algorithm.settings() if role != "evaluate" else {})}
+        own = self.algorithm.settings() if self.algorithm.overlays_of(role) else {}
+        return {**self.method.settings(role), **own}
 
     def values(self) -> tuple[BesideModel, ...]:
         """Of both."""
@@ -63,10 +69,10 @@ class WithAlgorithm(Method):
         yield from self._of_sharing(said)
         told = [any(v.task == BEFORE_TRAINING for v in one.values()) for one in (self.method, self.algorithm)]
         if all(told):
-            yield "algorithm", f"{title} and {self.method.title} both exchange values before training; use one of them"
+            yield self.key, f"{title} and {self.method.title} both exchange values before training; use one of them"
         for role, values in said.get("overrides", {}).items():
             for key in sorted(set(values) & set(self.algorithm.settings())):
-                yield "overrides", f"'overrides.{role}.{key}': say it once, as 'algorithm.args.{key}'"
+                yield "overrides", f"'overrides.{role}.{key}': say it once, as '{self.key}.args.{key}'"
         if self.algorithm.at_server:
             rule = (said.get("rule") or {}).get("args", {})
             other = [(key, f"'{key}'") for key in NOT_PLAIN if key in said]
@@ -98,4 +104,7 @@ class WithAlgorithm(Method):
 
     def spec(self) -> dict[str, Any]:
         """See :meth:`Method.spec`."""
-        return {**self.method.spec(), "algorithm": dict(self.chosen)}
+        before, chosen = self.method.spec(), dict(self.chosen)
+        if self.key == "algorithm":
+            return {**before, self.key: chosen}
+        return {**before, self.key: [*before.get(self.key, []), chosen]}

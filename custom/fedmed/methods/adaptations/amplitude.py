@@ -11,7 +11,7 @@ from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, BesideModel
 
 
 @dataclass(frozen=True)
-class AmplitudeNormalisation(Algorithm):
+class Amplitude(Algorithm):
     """Sites tell how strong the frequencies of their images are; each shows the model its own as strong as the mean.
 
     They do so whenever they train a model or score it. After HarmoFL, with a factor for each band of frequencies and

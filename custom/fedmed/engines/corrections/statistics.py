@@ -1,0 +1,76 @@
+"""BatchNorm's statistics of a site's own images, wherever it scores a model."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedmed.engines.corrections.own_images import MOST, OwnImages
+from fedmed.engines.gradient_correction import Correction, Images, Infer
+from fedmed.engines.own_normalisation import adapt, normalisation_layers, own_statistics
+from fedmed.errors import DataError
+
+FEWEST = 2
+log = logging.getLogger("fedmed.site")
+BATCH = 16  # images that are normalised together
+# Mean distance of the layers from which on statistics are a hospital's own. Below it, images are those that the model
+# knows, and a small sample's statistics are no better than a large one's.
+ALIKE = 0.25
+
+
+class OwnStatistics(Correction):
+    """Scores every model with the mean and variance of this site's images in its BatchNorm layers (AdaBN).
+
+    A site whose features lie as the model knows them (:data:`ALIKE`), or a network without such layers, stays as it is.
+
+    Args:
+        own: the site's images.
+        prior: for how many images the statistics that came with the model count.
+    """
+
+    def __init__(self, own: OwnImages, prior: float = 16.0) -> None:
+        self.own, self.prior = own, prior
+
+    def begin_scoring(self, images: Images, values: Mapping[str, Any]) -> None:
+        """Take the images that are scored as the site's own."""
+        self.own.images = images
+
+    def change_network(self, network: nn.Module, infer: Infer, change_images: Callable[[Tensor], Tensor]) -> None:
+        """Adapt a received model.
+
+        Raises:
+            DataError: the site has fewer than two images, or all are alike.
+        """
+        device, count = next(network.parameters()).device, min(len(self.own.images), MOST)
+        if not normalisation_layers(network):
+            log.warning("the network has no BatchNorm layer, so there are no statistics to adapt; leave them out")
+            return
+        if count < FEWEST:
+            raise DataError(
+                f"statistics of normalisation need {FEWEST} images or more, and the site has {count}; leave "
+                "'statistics' out of the study's 'adaptation'"
+            )
+        batches = (change_images(torch.stack(some).to(device)) for some in _alike(self.own.spread()))
+        statistics = own_statistics(network, infer, batches)
+        away = sum(one.distance for one in statistics.values()) / len(statistics)
+        if away <= ALIKE:
+            log.info("the model keeps its statistics of normalisation: this site's features lie %.2g deviations from "
+                     "them", away)  # fmt: skip
+            return
+        adapt(network, statistics, count, self.prior)
+        log.info("the model is scored with this site's statistics of normalisation: its features lie %.2g deviations "
+                 "from those that the model came with", away)  # fmt: skip
+
+
+def _alike(images: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+    """Runs of images of one shape, at most :data:`BATCH` of them."""
+    some: list[Tensor] = []
+    for image in images:
+        if some and (len(some) == BATCH or some[0].shape != image.shape):
+            yield some
+            some = []
+        some.append(image)
+    if some:
+        yield some

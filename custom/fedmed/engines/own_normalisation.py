@@ -1,0 +1,136 @@
+"""BatchNorm's statistics from a hospital's own images: adaptation of a trained network without labels or gradients.
+
+Adaptive batch normalisation (AdaBN, Li et al. 2018, arXiv 1603.04779); with few images the statistics that came with
+the network keep a part (Schneider et al. 2020, arXiv 2006.16971, Eq. 3).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedmed.errors import DataError
+
+LEAST_VARIANCE = 1e-12  # of all channels of a layer: images that are all alike
+
+
+@dataclass(frozen=True)
+class LayerStatistics:
+    """Mean and variance of a layer's input, per channel, as the network came and of the images; (C,) float64 each."""
+
+    came: tuple[Tensor, Tensor]
+    own: tuple[Tensor, Tensor]
+
+    @property
+    def distance(self) -> float:
+        """Root of the mean over channels of the squared difference of means, in deviations of what came."""
+        (mean, variance), (own, _) = self.came, self.own
+        return float(((own - mean).square() / variance.clamp_min(1e-5)).mean().sqrt())
+
+    def mixed(self, share: float) -> tuple[Tensor, Tensor]:
+        """Mean and variance of which the images' own are a share, 0 to 1."""
+        mean, variance = (share * own + (1 - share) * came for came, own in zip(self.came, self.own, strict=True))
+        return mean, variance
+
+
+def normalisation_layers(network: nn.Module) -> dict[str, _BatchNorm]:
+    """Name -> each layer with running statistics."""
+    found = {name: one for name, one in network.named_modules() if isinstance(one, _BatchNorm)}
+    return {name: one for name, one in found.items() if one.running_mean is not None and one.running_var is not None}
+
+
+@torch.no_grad()
+def own_statistics(
+    network: nn.Module, infer: Callable[[Tensor], Any], batches: Iterable[Tensor]
+) -> dict[str, LayerStatistics]:
+    """Measure each layer's statistics over a hospital's images; the network stays as it was.
+
+    Args:
+        network: on any device; layers before another one normalise by the batch, as in training.
+        infer: the network itself, or what shows it large images by windows.
+        batches: of images (B, C, ...), without augmentation, on the network's device.
+
+    Returns:
+        Layer -> its statistics; empty where the network has no layer with statistics.
+
+    Raises:
+        DataError: there are no images, or all of them are alike.
+    """
+    layers = normalisation_layers(network)
+    if not layers:
+        return {}
+    sums: dict[str, list[Any]] = {name: [0, 0.0, 0.0] for name in layers}
+    with _looked_at(network, layers, sums):
+        for images in batches:
+            infer(images)
+    if not all(count for count, _, _ in sums.values()):
+        raise DataError("statistics of normalisation need images, and there are none")
+    found = {}
+    for name, (count, total, squares) in sums.items():
+        mean, layer = total / count, layers[name]
+        own = mean, (squares / count - mean.square()).clamp_min(0)
+        if float(own[1].max()) < LEAST_VARIANCE:
+            raise DataError("statistics of normalisation need images that differ, and these are all alike")
+        found[name] = LayerStatistics((_kept(layer.running_mean), _kept(layer.running_var)), own)
+    return found
+
+
+@torch.no_grad()
+def adapt(network: nn.Module, statistics: dict[str, LayerStatistics], images: int, prior: float = 0.0) -> None:
+    """Write statistics of a hospital's images into a network.
+
+    Args:
+        network: that they were measured with.
+        statistics: of :func:`own_statistics`.
+        images: how many they are of.
+        prior: for how many images those count with which the network came.
+    """
+    layers, share = normalisation_layers(network), images / (images + prior)
+    for name, one in statistics.items():
+        mean, variance = one.mixed(share)
+        for buffer, value in ((layers[name].running_mean, mean), (layers[name].running_var, variance)):
+            if buffer is not None:
+                buffer.copy_(value)
+
+
+@contextmanager
+def _looked_at(network: nn.Module, layers: dict[str, _BatchNorm], sums: dict[str, list[Any]]) -> Iterator[None]:
+    """Layers normalise by the batch, and what goes into them is summed; everything else as for inference."""
+    training = {one: one.training for one in network.modules()}
+    momenta = {name: one.momentum for name, one in layers.items()}
+    counted = {name: _kept(one.num_batches_tracked) for name, one in layers.items()}
+    hooks = [one.register_forward_pre_hook(_adding(sums[name])) for name, one in layers.items()]
+    network.eval()
+    for layer in layers.values():
+        layer.train()
+        layer.momentum = 0.0  # running statistics stay as they are
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for one, was in training.items():
+            one.training = was
+        for name, layer in layers.items():
+            layer.momentum = momenta[name]
+            if layer.num_batches_tracked is not None:
+                layer.num_batches_tracked.copy_(counted[name])
+
+
+def _adding(sums: list[Any]) -> Any:
+    def add(_: nn.Module, given: tuple[Tensor, ...]) -> None:
+        values = given[0].detach().double()
+        around = [axis for axis in range(values.ndim) if axis != 1]
+        sums[0] += values.numel() // values.shape[1]
+        sums[1] = sums[1] + values.sum(around)
+        sums[2] = sums[2] + values.square().sum(around)
+
+    return add
+
+
+def _kept(buffer: Tensor | None) -> Tensor:
+    return torch.zeros(0, dtype=torch.float64) if buffer is None else buffer.detach().double().clone()

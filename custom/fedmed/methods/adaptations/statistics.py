@@ -1,0 +1,48 @@
+"""Statistics of normalisation layers from a site's own images, wherever it scores a model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedmed.errors import JobError
+from fedmed.methods.algorithms.algorithm import Algorithm
+
+
+@dataclass(frozen=True)
+class Statistics(Algorithm):
+    """A site without labels scores each model with BatchNorm's mean and variance of its own images.
+
+    Nothing leaves a site for it, and nothing is trained. Adaptive batch normalisation (AdaBN), Li et al. 2018.
+
+    Attributes:
+        prior: how many images the statistics that came with the model count for beside the site's own (Schneider et al.
+            2020, Eq. 3): 0 = the site's alone.
+        scored_sites: whether sites that never train adapt too, to the images that they score, without their labels.
+    """
+
+    title: ClassVar[str] = "own statistics of normalisation"
+    source: ClassVar[str] = "Li et al. 2018, arXiv 1603.04779; Schneider et al. 2020, arXiv 2006.16971"
+    overlay: ClassVar[str] = "own_statistics"
+    beside_learning: ClassVar[str] = "normalise the model's features by the statistics of their own {images}"
+    overlays: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "unsupervised": ("training_images", overlay),
+        "evaluate": ("scored_images", overlay),
+    }
+
+    prior: float = 16
+    scored_sites: bool = True
+
+    def __post_init__(self) -> None:
+        if type(self.prior) not in (int, float) or not 0 <= self.prior <= 1e6:
+            raise JobError(f"'prior' is {self.prior!r}; give how many images the model's statistics count for, from 0")
+
+        if type(self.scored_sites) is not bool:
+            raise JobError(f"'scored_sites' is {self.scored_sites!r}; write true or false")
+
+    def overlays_of(self, role: str) -> tuple[str, ...]:
+        """Of sites without labels, and of those that never train."""
+        return self.overlays.get(role, ()) if role != "evaluate" or self.scored_sites else ()
+
+    def settings(self) -> Mapping[str, Any]:
+        """The prior."""
+        return {"statistics_prior": self.prior}

@@ -1,0 +1,144 @@
+"""Whole federations whose sites without labels, and those that never train, adapt to their own images."""
+
+import json
+
+import pytest
+import torch
+
+from fedmed.durable_files import load_tensors
+from fedmed.engines.corrections.colour import MatchedColours
+from fedmed.engines.corrections.statistics import OwnStatistics
+from fedmed.errors import JobError
+from fedmed.federation.closing import Closing
+from fedmed.federation.loop import run_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import read_job
+
+PLAN = {"rounds": 2, "epochs": 0.5, "steps": None, "warm_start": {"rounds": 1}, "select": "last"}
+
+
+@pytest.fixture
+def phases(write_tiny_phases_job, tmp_path):
+    return lambda **changes: write_tiny_phases_job(tmp_path, **{**PLAN, **changes})
+
+
+@pytest.fixture
+def moved(monkeypatch):
+    """Sites' colours lie far apart, whatever they are; site -> images that it saw changed when it scored a model."""
+    monkeypatch.setattr("fedmed.engines.corrections.colour.distance", lambda own, wanted: 9.0)
+    found, change = [], MatchedColours.change_scored_images
+
+    def noted(self, images):
+        found.append(not torch.equal(shown := change(self, images), images))
+        return shown
+
+    monkeypatch.setattr(MatchedColours, "change_scored_images", noted)
+    return found
+
+
+def facts(workspace, name):
+    return json.loads((workspace / f"server/simulate_job/fedmed/{name}.json").read_text())
+
+
+def roles(folder):
+    return read_job(folder).study.sites
+
+
+def test_sites_with_labels_tell_their_colours_and_all_others_take_them(phases, allow_extras, moved, seen, tmp_path):
+    allow_extras("colour_statistics")
+    folder = phases(adaptation="colour")
+    given, tasks = {}, Closing.evaluation_tasks
+
+    def noted(self, name="best"):
+        found = tasks(self, name)
+        given.update({site: len(task.extras.get("others", ())) for site, task in found.items()})
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Closing, "evaluation_tasks", noted)
+        run_job(folder, tmp_path / "ws")
+    told = [site for site, task, _ in seen if task.name == "metadata"]
+    assert told == [site for site, role in roles(folder).items() if role == "supervised"]
+    trained = {site: len(task.extras["others"]) for site, task, _ in seen if "others" in task.extras}
+    assert trained == {site: 1 for site, role in roles(folder).items() if role == "unsupervised"}
+    assert given == {site: int(role == "evaluate") for site, role in roles(folder).items()}
+    assert moved and all(moved)
+    for site in trained:
+        (kept,) = load_tensors(tmp_path / f"ws/{site}/simulate_job/fedmed/state/round_1.pt")["engine"]["corrections"]
+        assert kept["state"]["colours"].shape == (2, 3, 3)
+
+
+def test_where_only_scored_sites_are_left_out_they_see_their_images_as_they_are(phases, allow_extras, tmp_path):
+    allow_extras("colour_statistics")
+    job = read_job(phases(adaptation={"name": "colour", "args": {"scored_sites": False}}))
+    assert job.plan.exchange["given_to"] == ["unsupervised"] and not job.plan.told_when_scored
+    evaluated = next(site for site, role in job.study.sites.items() if role == "evaluate")
+    assert "colour_matching" not in job.clients[evaluated]["overlays"]
+
+
+def test_a_run_that_was_stopped_before_its_last_scores_asks_again(phases, allow_extras, moved, monkeypatch, tmp_path):
+    allow_extras("colour_statistics")
+    folder = phases(adaptation="colour")
+    run_job(folder, tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Closing, "evaluation_tasks", lambda self, name="best": (_ for _ in ()).throw(KeyboardInterrupt))
+        run_job(folder, tmp_path / "cut")
+    run_job(folder, tmp_path / "cut", None, True)
+    assert facts(tmp_path / "whole", "result")["test"] == facts(tmp_path / "cut", "result")["test"]
+
+
+def test_every_model_is_scored_with_a_sites_own_statistics(phases, monkeypatch, tmp_path):
+    scored, change = [], OwnStatistics.change_network
+
+    def noted(self, network, infer, change_images):
+        before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+        change(self, network, infer, change_images)
+        other = [name for name, tensor in network.state_dict().items() if not torch.equal(tensor, before[name])]
+        scored.append(bool(other) and all("running" in name for name in other))
+
+    monkeypatch.setattr("fedmed.engines.corrections.statistics.ALIKE", 0.0)
+    monkeypatch.setattr(OwnStatistics, "change_network", noted)
+    folder = phases(adaptation=["statistics"], evaluate_first=True)
+    run_job(folder, tmp_path / "ws")
+    adapting = [site for site, role in roles(folder).items() if role != "supervised"]
+    assert scored == [True] * 2 * len(adapting), "the starting model and the last, at each such site"
+
+
+def test_adaptations_go_together(phases, allow_extras, moved, tmp_path):
+    allow_extras("colour_statistics")
+    job = read_job(folder := phases(adaptation=["colour", {"name": "statistics", "args": {"prior": 4}}]))
+    of_role = {role: job.clients[site]["overlays"] for site, role in job.study.sites.items()}
+    assert of_role["supervised"][-1] == "own_colours"
+    assert of_role["unsupervised"][-3:] == ["training_images", "colour_matching", "own_statistics"]
+    assert of_role["evaluate"][-3:] == ["scored_images", "colour_matching", "own_statistics"]
+    assert job.method.title == "FedCy with colour matching and own statistics of normalisation"
+    run_job(folder, tmp_path / "ws")
+    assert moved and all(moved)
+
+
+@pytest.mark.parametrize(
+    ("adaptation", "message"),
+    [
+        ("colours", r"line \d+.*adaptation 'colours' is unknown; did you mean 'colour'"),
+        (["colour", "intensity"], "both exchange values before training; use one of them"),
+        ({"name": "statistics", "args": {"prior": -1}}, "'prior' is -1; give how many images the model's statistics"),
+        ({"name": "statistics", "args": {"scored_sites": 1}}, "'scored_sites' is 1; write true or false"),
+        ({"name": "colour", "args": {"scored_sites": 1}}, "'scored_sites' is 1; write true or false"),
+    ],
+)
+def test_what_does_not_go_is_told(phases, adaptation, message):
+    with pytest.raises(JobError, match=f"(?s){message}"):
+        phases(adaptation=adaptation)
+
+
+@pytest.mark.parametrize("none", [None, "none", []])
+def test_none_is_no_adaptation(phases, none):
+    study = read_job(phases()).study
+    values = study.model_dump(exclude_defaults=True)
+    assert Job.of({**values, "adaptation": none}).study == study and study.adaptation == []
+
+
+def test_a_study_of_earlier_is_read_under_the_name_of_today(phases, caplog):
+    job = read_job(phases(algorithm="gamma_matching"))
+    assert job.method.spec()["adaptation"] == [{"name": "intensity", "args": {"scored_sites": False}}]
+    assert "algorithm" not in job.method.spec() and job.plan.exchange["given_to"] == ["unsupervised"]
