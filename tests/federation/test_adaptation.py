@@ -96,9 +96,8 @@ def test_every_model_is_scored_with_a_sites_own_statistics(phases, monkeypatch, 
         other = [name for name, tensor in network.state_dict().items() if not torch.equal(tensor, before[name])]
         scored.append(bool(other) and all("running" in name for name in other))
 
-    monkeypatch.setattr("fedmed.engines.corrections.statistics.ALIKE", 0.0)
     monkeypatch.setattr(OwnStatistics, "change_network", noted)
-    folder = phases(adaptation=["statistics"], evaluate_first=True)
+    folder = phases(adaptation=[{"name": "statistics", "args": {"dead_zone": 0}}], evaluate_first=True)
     run_job(folder, tmp_path / "ws")
     adapting = [site for site, role in roles(folder).items() if role != "supervised"]
     assert scored == [True] * 2 * len(adapting), "the starting model and the last, at each such site"
@@ -122,6 +121,7 @@ def test_adaptations_go_together(phases, allow_extras, moved, tmp_path):
         ("colours", r"line \d+.*adaptation 'colours' is unknown; did you mean 'colour'"),
         (["colour", "intensity"], "both exchange values before training; use one of them"),
         ({"name": "statistics", "args": {"prior": -1}}, "'prior' is -1; give how many images the model's statistics"),
+        ({"name": "statistics", "args": {"dead_zone": -1}}, "'dead_zone' is -1; give a number of deviations"),
         ({"name": "statistics", "args": {"scored_sites": 1}}, "'scored_sites' is 1; write true or false"),
         ({"name": "colour", "args": {"scored_sites": 1}}, "'scored_sites' is 1; write true or false"),
     ],

@@ -15,23 +15,22 @@ from fedmed.errors import DataError
 FEWEST = 2
 log = logging.getLogger("fedmed.site")
 BATCH = 16  # images that are normalised together
-# Mean distance of the layers from which on statistics are a hospital's own. Below it, images are those that the model
-# knows, and a small sample's statistics are no better than a large one's.
-ALIKE = 0.25
 
 
 class OwnStatistics(Correction):
     """Scores every model with the mean and variance of this site's images in its BatchNorm layers (AdaBN).
 
-    A site whose features lie as the model knows them (:data:`ALIKE`), or a network without such layers, stays as it is.
+    A site whose features lie as the model knows them, or a network without such layers, stays as it is.
 
     Args:
         own: the site's images.
         prior: for how many images the statistics that came with the model count.
+        dead_zone: mean distance of the layers, in deviations, up to which images are those that the model knows, and a
+            small sample's statistics are no better than a large one's.
     """
 
-    def __init__(self, own: OwnImages, prior: float = 16.0) -> None:
-        self.own, self.prior = own, prior
+    def __init__(self, own: OwnImages, prior: float = 16.0, dead_zone: float = 0.25) -> None:
+        self.own, self.prior, self.dead_zone = own, prior, dead_zone
 
     def begin_scoring(self, images: Images, values: Mapping[str, Any]) -> None:
         """Take the images that are scored as the site's own."""
@@ -55,7 +54,7 @@ class OwnStatistics(Correction):
         batches = (change_images(torch.stack(some).to(device)) for some in _alike(self.own.spread()))
         statistics = own_statistics(network, infer, batches)
         away = sum(one.distance for one in statistics.values()) / len(statistics)
-        if away <= ALIKE:
+        if away <= self.dead_zone:
             log.info("the model keeps its statistics of normalisation: this site's features lie %.2g deviations from "
                      "them", away)  # fmt: skip
             return

@@ -17,6 +17,7 @@ class Statistics(Algorithm):
     Attributes:
         prior: how many images the statistics that came with the model count for beside the site's own (Schneider et al.
             2020, Eq. 3): 0 = the site's alone.
+        dead_zone: mean distance of the layers, in deviations, up to which a site does not adapt.
         scored_sites: whether sites that never train adapt too, to the images that they score, without their labels.
     """
 
@@ -30,12 +31,15 @@ class Statistics(Algorithm):
     }
 
     prior: float = 16
+    dead_zone: float = 0.25
     scored_sites: bool = True
 
     def __post_init__(self) -> None:
         if type(self.prior) not in (int, float) or not 0 <= self.prior <= 1e6:
             raise JobError(f"'prior' is {self.prior!r}; give how many images the model's statistics count for, from 0")
 
+        if type(self.dead_zone) not in (int, float) or not 0 <= self.dead_zone <= 100:
+            raise JobError(f"'dead_zone' is {self.dead_zone!r}; give a number of deviations, 0 to 100")
         if type(self.scored_sites) is not bool:
             raise JobError(f"'scored_sites' is {self.scored_sites!r}; write true or false")
 
@@ -44,5 +48,5 @@ class Statistics(Algorithm):
         return self.overlays.get(role, ()) if role != "evaluate" or self.scored_sites else ()
 
     def settings(self) -> Mapping[str, Any]:
-        """The prior."""
-        return {"statistics_prior": self.prior}
+        """The prior and the dead zone."""
+        return {"statistics_prior": self.prior, "statistics_dead_zone": self.dead_zone}
