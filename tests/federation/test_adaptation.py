@@ -13,6 +13,8 @@ from fedmed.federation.closing import Closing
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job
+from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page
 
 PLAN = {"rounds": 2, "epochs": 0.5, "steps": None, "warm_start": {"rounds": 1}, "select": "last"}
 
@@ -63,6 +65,11 @@ def test_sites_with_labels_tell_their_colours_and_all_others_take_them(phases, a
     assert trained == {site: 1 for site, role in roles(folder).items() if role == "unsupervised"}
     assert given == {site: int(role == "evaluate") for site, role in roles(folder).items()}
     assert moved and all(moved)
+    run = read_run(tmp_path / "ws")
+    adapted = {site.name: site.adapted for site in run.sites if site.adapted}
+    assert set(adapted) == {site for site, role in roles(folder).items() if role != "supervised"}
+    assert all(words.startswith("images in the colours of the others, 9 times") for words in adapted.values())
+    assert f"Adapted without labels: {next(iter(adapted))}: images in" in page(run).replace("&#39;", "'")
     for site in trained:
         (kept,) = load_tensors(tmp_path / f"ws/{site}/simulate_job/fedmed/state/round_1.pt")["engine"]["corrections"]
         assert kept["state"]["colours"].shape == (2, 3, 3)

@@ -114,6 +114,11 @@ class Corrections:
                 lambda images: reduce(lambda seen, change: change(seen), changing, images),
             )
 
+    @property
+    def decisions(self) -> str:
+        """What they decided at this site, in words."""
+        return "; ".join(item.decision for item in self.items if item.decision)
+
     def _values_of(self, item: Correction) -> dict[str, Any]:
         return {name: value for name, value in self._values.items() if name in item.takes}
 

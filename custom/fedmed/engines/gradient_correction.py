@@ -63,6 +63,11 @@ class Correction:
 
     takes: Collection[str] = ()
 
+    @property
+    def decision(self) -> str:
+        """What it decided to do at this site, in words, for the site's own files; empty where it decides nothing."""
+        return ""
+
     def begin(self, start: RoundStart) -> None:
         """Before the round's first step, with the network as received."""
 

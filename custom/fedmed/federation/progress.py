@@ -28,7 +28,7 @@ class Progress:
         self.stream = stream or (lambda name, value, step: None)
 
     def event(self, event: str, task: Task, **values: float | str | int) -> None:
-        """Append one line: ``start``, ``data``, ``step``, ``validated``, ``end`` or ``error``."""
+        """Append one line: ``start``, ``data``, ``adapted``, ``step``, ``validated``, ``end`` or ``error``."""
         plain = {k: v for k, v in values.items() if not isinstance(v, float) or math.isfinite(v)}
         line = {"time": time.time(), "event": event, "task": task.name, "round": task.round}
         try:

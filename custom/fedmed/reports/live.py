@@ -80,6 +80,8 @@ def site_line(site: str, line: dict[str, Any], state: LiveState) -> str:
         return f"{where} {task}: ERROR {error_text(line)}"
     if event == "data" and (counts := TrainedOn.read(line)):
         return f"{where} trains on {counts.words}"
+    if event == "adapted":
+        return f"{where} adapted: {line.get('words')}"
     events = {"start": f"{task} starts", "validated": "received model", "end": f"{task} done"}
     numbers = [f"{headings[key]} {value:.4f}" for key, value in state.numbers(line).items()]
     return " ".join([where, events.get(str(event), f"{task} {event}"), *numbers])

@@ -22,6 +22,7 @@ def remarks(run: Run) -> list[str]:
         note
         for note in (
             training_note(run),
+            adaptation_note(run),
             *idle,
             resumed_note(run),
             *release_notes(run),
@@ -57,6 +58,12 @@ def training_note(run: Run) -> str:
     """
     parts = [f"{site.name} on {found}" for site in run.sites if (found := _trained_on(run, site))]
     return f"Trained: {'; '.join(parts)}." if parts else ""
+
+
+def adaptation_note(run: Run) -> str:
+    """What each site decided that adapts to its own images, where its own files are here."""
+    parts = [f"{site.name}: {site.adapted}" for site in run.sites if site.adapted]
+    return f"Adapted without labels: {'. '.join(parts)}." if parts else ""
 
 
 def _trained_on(run: Run, site: Site) -> str:

@@ -117,6 +117,8 @@ def _site(root: Path, name: str, facts: dict[str, Any], score: Score) -> Site:
             site.closing_score = number(line.get("score", line.get(score.name)))  # the name: runs of an earlier FedMed
         if line.get("event") == "data":
             site.trains_on = TrainedOn.read(line)
+        if line.get("event") == "adapted":
+            site.adapted = str(line.get("words") or "")
         if line.get("event") == "error":
             site.errors.append(error_text(line))
     return site

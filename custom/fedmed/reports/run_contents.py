@@ -31,6 +31,7 @@ class Site:
         cases: the testing list's ``cases.csv``, as text, and whose each case is (``patient``); empty when private to
             the site.
         closing_score: validation score of the last aggregate, when the site was asked for it.
+        adapted: what it decided that adapts to its own images, in words, where its own files are here.
         trains_on: what it trains on, where its own files are here; None else, for it tells nobody.
         errors: messages of the site's ``error`` events.
     """
@@ -42,6 +43,7 @@ class Site:
     cases: pd.DataFrame = field(default_factory=pd.DataFrame)
     closing_score: float | None = None
     trains_on: TrainedOn | None = None
+    adapted: str = ""
     errors: list[str] = field(default_factory=list)
 
     def pictures(self, read: Callable[[Path, str], Any]) -> Iterator[Any]:

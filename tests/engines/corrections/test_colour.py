@@ -44,6 +44,7 @@ def test_images_of_other_colours_are_moved_in_training_and_scoring_and_after_a_r
     wanted = transfer(batch, colours(RED), colours(PALE))
     again = begun([], kept=term.state_dict())
     for one in (term, again):
+        assert one.decision.startswith("images in the colours of the others")
         assert torch.allclose(one.change_images(batch), wanted, atol=1e-5)
         assert torch.equal(one.change_scored_images(batch), one.change_images(batch))
 
@@ -52,6 +53,7 @@ def test_a_site_of_the_same_colours_leaves_its_images_as_they_are(caplog):
     caplog.set_level("INFO")
     term, batch = begun(RED, told(frames((0.9, 0.5, 0.4), seed=3))), torch.stack(RED)
     assert torch.equal(term.change_images(batch), batch) and "stay as they are" in caplog.text
+    assert term.decision == "images keep their colours"
     assert MatchedColours.inference_settings(term.state_dict()) == {}
 
 

@@ -57,6 +57,7 @@ def test_a_bright_sites_gamma_is_found_and_kept(dark):
     assert gamma == pytest.approx(0.6**0.5, rel=0.03)
     again = begun([], kept=term.state_dict())  # without images, and without the others' a second time
     assert again.state_dict() == term.state_dict()
+    assert again.decision.startswith(f"images to the power of {gamma:.2f}, half of the way")
     batch = torch.rand(3, 1, 4)
     assert torch.equal(again.change_images(batch), batch**gamma)
     assert torch.equal(again.change_scored_images(batch), batch**gamma)

@@ -51,6 +51,14 @@ class MatchedColours(Correction):
         self._pair: tuple[Colours, Colours] | None = None  # own, wanted
         self._decided = False
 
+    @property
+    def decision(self) -> str:
+        """Whether images are moved."""
+        if self._pair is None:
+            return "images keep their colours" if self._decided else ""
+        away = distance(*self._pair)
+        return f"images in the colours of the others, {away:.2g} times as far off as one image from another"
+
     def begin(self, start: RoundStart) -> None:
         """Decide when the others' colours have come.
 

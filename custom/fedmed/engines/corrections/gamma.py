@@ -56,6 +56,13 @@ class MatchedGamma(Correction):
         self.own = own
         self._gamma: float | None = None
 
+    @property
+    def decision(self) -> str:
+        """The gamma."""
+        if self._gamma in (None, 1):
+            return "" if self._gamma is None else "images stay as bright as they are"
+        return f"images to the power of {self._gamma:.2f}, half of the way to the others' brightness"
+
     def begin(self, start: RoundStart) -> None:
         """Find the gamma when the others' histograms have come.
 

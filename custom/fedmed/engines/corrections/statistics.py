@@ -31,6 +31,12 @@ class OwnStatistics(Correction):
 
     def __init__(self, own: OwnImages, prior: float = 16.0, dead_zone: float = 0.25) -> None:
         self.own, self.prior, self.dead_zone = own, prior, dead_zone
+        self._decision = ""
+
+    @property
+    def decision(self) -> str:
+        """Whether the last model was changed."""
+        return self._decision
 
     def begin_scoring(self, images: Images, values: Mapping[str, Any]) -> None:
         """Take the images that are scored as the site's own."""
@@ -55,12 +61,12 @@ class OwnStatistics(Correction):
         statistics = own_statistics(network, infer, batches)
         away = sum(one.distance for one in statistics.values()) / len(statistics)
         if away <= self.dead_zone:
-            log.info("the model keeps its statistics of normalisation: this site's features lie %.2g deviations from "
-                     "them", away)  # fmt: skip
+            self._decision = f"the model keeps its statistics, from which features lie {away:.2g} deviations"
+            log.info("%s", self._decision)
             return
         adapt(network, statistics, count, self.prior)
-        log.info("the model is scored with this site's statistics of normalisation: its features lie %.2g deviations "
-                 "from those that the model came with", away)  # fmt: skip
+        self._decision = f"the site's own statistics: features lie {away:.2g} deviations from the model's"
+        log.info("the model is scored with %s", self._decision)
 
 
 def _alike(images: Iterable[Tensor]) -> Iterator[list[Tensor]]:
