@@ -249,10 +249,10 @@ class Client:
     def _tested(self, task: Task, model: OpenedModel, folder: Path) -> dict[str, float]:
         corrections = self._scoring(task, model)
         if corrections.change_scoring:  # in a way that belongs to a round
-            metrics = test_scores(model.parser, self.should_abort, corrections)
+            found = test_scores(model.parser, self.should_abort, corrections)
             if task.model == SELECTED and corrections.decisions:
                 self.progress.event("adapted", task, words=corrections.decisions)
-            return metrics
+            return found
         digest = encoder_digest(model.network)
         if (metrics := self.earlier.again(digest, folder)) is None:
             metrics = test_scores(model.parser, self.should_abort, corrections)
