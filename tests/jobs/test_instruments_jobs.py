@@ -41,7 +41,7 @@ def test_four_hospitals_train_and_a_fifth_is_scored(name):
 
 def test_a_hospital_alone_and_the_videos_of_all_in_one_place_are_trained_as_the_federation_is():
     together = read_job(JOBS / "instruments_fedavg").study
-    for name, trains, steps in (("local", "inst_nephro1", 40), ("pooled", "inst_pooled", 160)):
+    for name, trains, steps in (("local", "inst_nephro1", 100), ("pooled", "inst_pooled", 400)):
         study = read_job(JOBS / f"instruments_{name}").study
         assert study.of_role("supervised") == [trains] and study.sites["inst_lobe"] == "evaluate"
         assert (study.rounds, study.steps, study.checkpoint) == (together.rounds, steps, BEST)
