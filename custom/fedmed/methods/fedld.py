@@ -24,7 +24,7 @@ class FedLD(Method):
     example: ClassVar[Mapping[str, Any]] = {
         "bundle": "instrument_segmentation", "overlays": ["single_frame"], "rounds": 300, "steps": 100,
     }  # fmt: skip
-    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo", "single_frame"], "rounds": 12, "steps": 20}
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo", "single_frame"], "rounds": 32, "steps": 100}
 
     share: float = 0.8
 

@@ -35,7 +35,7 @@ class FedST(FedDP):
     title: ClassVar[str] = "FedST"
     source: ClassVar[str] = "Fang et al. 2025"
     example: ClassVar[Mapping[str, Any]] = {"bundle": "instrument_segmentation", "rounds": 300, "steps": 100}
-    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 12, "steps": 20}
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 32, "steps": 100}
     stays: ClassVar[str] = "the query layers and the choice of channels"
 
     server: str = "separation"
