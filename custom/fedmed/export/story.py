@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from fedmed.aggregation.buffers import Buffers, of_role
 from fedmed.bundles.score import Score
 from fedmed.export.exporter import Exporter
 from fedmed.kinds.kind import Kind
@@ -42,7 +43,7 @@ def story(fed: Mapping[str, Any], exporter: Exporter) -> str:
     rule += "".join(
         f"{SENDERS[role]} send all but group {group}; " for role, group in (settings.get("sends") or {}).items()
     )
-    rule += f"BatchNorm statistics: {settings.get('buffers', 'average')}"
+    rule += f"BatchNorm statistics: {_kept(settings.get('buffers', 'average'))}"
     own = f" The layers that are not shared are those of {private}." if private else ""
     own += _mean_of_sites(fed.get("private_tensors_mean"))
     label = Score(**fed["score"]).label
@@ -114,6 +115,12 @@ def _rule(aggregation: Mapping[str, Any]) -> str:
     )
     by = step.get("by") if isinstance(step, Mapping) else step
     return words if by is None else f"{words}, and an optimizer at the server (`{by}`) takes a step towards the result"
+
+
+def _kept(buffers: Buffers) -> str:
+    if isinstance(buffers, str):
+        return buffers
+    return join([f"{of_role(buffers, role)} ({who})" for role, who in SENDERS.items()])
 
 
 def _plain(sharing: Any) -> str:

@@ -104,7 +104,8 @@ def complete_weights(
         what = "the run's model with the mean of the sites' private layers"
         return Weights(fitted({**shared, **mean.tensors}, store.initial, what), round, mean=mean)
     if site is not None:
-        partly, names = policies.of("supervised", round).private(list(store.initial)), list(store.initial)
+        names, roles = list(store.initial), {"supervised", run.plan.sites.get(site, "supervised")}
+        partly = [name for role in sorted(roles) for name in policies.of(role, round).private(names)]
         private = private_state(run, policies, names, site, site_run, round) if partly else {}
         settings = site_settings(run, site, site_run, round)
         if lost := unknown(store.bundle.config_file("inference"), settings):

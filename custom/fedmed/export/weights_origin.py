@@ -112,7 +112,7 @@ def _roles(run: FinishedRun) -> dict[str, dict[str, Any]]:
 def without_names(settings: Mapping[str, Any], sites: Mapping[str, str]) -> dict[str, Any]:
     """Settings that are not given by site, also within a rule's arguments; weights stand with the anonymous sites."""
     by_site = {key for key, value in settings.items() if isinstance(value, Mapping) and set(value) & set(sites)}
-    by_site -= {"sharing", "warm_start_sharing"}  # by role, and a site may be called like one
+    by_site -= {"sharing", "warm_start_sharing", "buffers"}  # by role, and a site may be called like one
     kept = {key: value for key, value in settings.items() if key not in by_site | {"user_weights"}}
     nested = [key for key in ("rule", "args", "weighting") if isinstance(kept.get(key), Mapping)]
     return kept | {key: without_names(kept[key], sites) for key in nested}

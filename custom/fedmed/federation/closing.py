@@ -102,7 +102,8 @@ class Closing:
         policies = self.server.policies
         if not policies.scorable(role, model.round):
             return "it trains nothing" if role == "evaluate" else "it trained them without labels"
-        begun = model.round > START and policies.of(role, model.round).private(model.tensors)
+        own = set(policies.of(role, model.round).private(model.tensors))
+        begun = model.round > START and own.difference(policies.lent_statistics(role, model.round))
         return "none of its updates entered the model" if begun and site not in model.private else ""
 
     def own_tasks(self) -> dict[str, Task]:

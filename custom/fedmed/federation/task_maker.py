@@ -72,7 +72,7 @@ class TaskMaker:
         """Private tensors of which the server holds better values than the site: no site's own work among them.
 
         A site that took part before starts the layers that were shared then and are private now; one that never did
-        starts those of the warm start, or of the checkpoint.
+        starts those of the warm start, or of the checkpoint, and the statistics that labelled sites share.
 
         Args:
             role: the site's role.
@@ -81,5 +81,5 @@ class TaskMaker:
         """
         private = self.policies.of(role, round).private(self.store.initial)
         before = set(self.policies.of(role, last or 0).private(self.store.initial))
-        begun = self.store.taken if last is None else ()
+        begun = {*self.store.taken, *self.policies.lent_statistics(role, round)} if last is None else set()
         return [name for name in private if name not in before or name in begun]

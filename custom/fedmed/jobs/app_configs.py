@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fedmed.aggregation.buffers import at_server
 from fedmed.aggregation.rule import ExpectedSenders
 from fedmed.aggregation.sharing import NORM
 from fedmed.bundles.bundle import Bundle
@@ -125,7 +126,7 @@ def _lacks_server_training(job: Job, bundle: Bundle) -> str:
 def _rule_misfits(job: Job) -> Iterator[tuple[str, str]]:
     """A rule must find the senders that it needs in the warm start and in what follows."""
     plan, norm = job.plan, job.study.max_norm
-    if job.study.buffers == "pooled" and job.rule["path"] != MEAN:
+    if at_server(job.study.buffers) == "pooled" and job.rule["path"] != MEAN:
         yield "buffers", f"'buffers' is 'pooled', which {job.rule['path']} cannot do; use 'average' or 'local'"
     try:
         if (step := job.study.server_step) is not None:

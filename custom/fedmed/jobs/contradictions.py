@@ -15,6 +15,8 @@ def contradictions(study: Study) -> Found:
     yield from _of_classes(study)
     yield from _of_result(study)
     yield from _of_length(study)
+    if not isinstance(study.buffers, str) and {"average", "pooled"} <= {*study.buffers.values()}:
+        yield "buffers", "'buffers' has 'average' and 'pooled'; the server does one of them with all that it is sent"
     if study.checkpoint_tensors and not study.checkpoint:
         yield "checkpoint_tensors", "'checkpoint_tensors' says what is taken from a 'checkpoint'; name that too"
     if study.encoder and study.checkpoint:

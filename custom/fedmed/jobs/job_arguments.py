@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
+from fedmed.aggregation.buffers import of_role
 from fedmed.aggregation.sharing import FULL
 from fedmed.jobs.plan import Plan
 from fedmed.jobs.study import Study
@@ -75,9 +76,9 @@ class JobArguments:
 
     @property
     def keeps_private(self) -> bool:
-        """Whether some tensors stay at the sites."""
+        """Whether some tensors stay at the labelled sites."""
         received = any(made.receives for made in self.method.roles().values())
-        return received or self.study.sharing != FULL or self.study.buffers == "local"
+        return received or self.study.sharing != FULL or of_role(self.study.buffers, "supervised") == "local"
 
     @property
     def model_role(self) -> str:
@@ -103,7 +104,7 @@ class JobArguments:
         """Plain arguments of a site of this role, of :class:`fedmed.federation.client.Client`."""
         study, made = self.study, self.method.role(role)
         args = self._network(role) | {"role": role, "sharing": made.receives or study.group(role)}
-        args |= {"buffers": study.buffers, "warm_start_rounds": study.warm_start.rounds}
+        args |= {"buffers": of_role(study.buffers, role), "warm_start_rounds": study.warm_start.rounds}
         args |= {"sends": made.sends} if made.sends else {}
         args |= {"warm_start_sharing": study.warm_start.sharing} if study.warm_start.sharing else {}
         return args | self._said("optimizer_state")

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from itertools import product
 from typing import Any
 
-from fedmed.aggregation.buffers import is_batch_norm_buffer
+from fedmed.aggregation.buffers import is_batch_norm_buffer, of_role
 from fedmed.aggregation.sharing import Patterns, SharingPolicy
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES, Plan
 
@@ -46,8 +46,8 @@ class RolePolicies:
         groups: the network's sharing groups, from the bundle.
         plan: roles and warm start.
         aggregator: what the job says of sharing: ``sharing``, one group for all roles or role -> group;
-            ``warm_start_sharing`` and ``buffers``, see :func:`policy_of_round`; and ``sends``, role -> group of a role
-            that sends less than it receives.
+            ``warm_start_sharing`` and ``buffers``, see :func:`policy_of_round`, the latter also role -> policy; and
+            ``sends``, role -> group of a role that sends less than it receives.
     """
 
     def __init__(
@@ -61,7 +61,8 @@ class RolePolicies:
         self._policies, self._layers = {}, {}
         for role, warm in product(ROLES, (False, True)):
             group = (early if warm else None) or by_role.get(role, "full")
-            policy = SharingPolicy.from_groups(self.names, group, groups, buffers, sends.get(role))
+            kept = of_role(buffers, role)
+            policy = SharingPolicy.from_groups(self.names, group, groups, kept, sends.get(role))
             self._policies[role, warm] = policy
             # Private layers without the BatchNorm statistics that only `buffers` keeps private.
             self._layers[role, warm] = Patterns(groups.get(group, [])).select(self.names)
@@ -77,6 +78,13 @@ class RolePolicies:
         """
         warm = max(round, 0) < self._warm_rounds
         return self._layers[role, warm] if trained else self.of(role, round).private(self.names)
+
+    def lent_statistics(self, role: str, round: int) -> list[str]:
+        """BatchNorm statistics that a role keeps to itself and labelled sites share: what a site begins with, and is
+        scored with as long as it has none of its own.
+        """
+        shared = set(filter(is_batch_norm_buffer, self.of("supervised", round).sent(self.names)))
+        return [name for name in self.of(role, round).private(self.names) if name in shared]
 
     def scorable(self, role: str, round: int) -> bool:
         """Whether a site of this role holds every tensor it needs to be scored.

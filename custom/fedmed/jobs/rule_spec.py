@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from fedmed.aggregation.buffers import at_server
 from fedmed.aggregation.robust import RULES
 from fedmed.aggregation.rule import ServerRule
 from fedmed.class_paths import build
@@ -46,6 +47,7 @@ def rule_spec(aggregator: Mapping[str, Any]) -> dict[str, Any]:
         if twice := [key for key in FLAT if key in aggregator]:
             raise JobError(f"'{twice[0]}' belongs to the arguments of the rule that 'rule' names, not beside it")
         return _with_step(rule, step)
+    given |= {"buffers": at_server(given["buffers"])} if "buffers" in given else {}
     args = {**given, "weighting": _named("weighting", given.get("weighting", "iterations"), WEIGHTINGS)}
     if not isinstance(rule, str) or rule not in RULES:
         raise JobError(f"rule {rule!r} is unknown; use {', '.join(RULES)}, or name a class: {{path: …, args: {{…}}}}")

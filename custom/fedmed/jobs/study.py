@@ -53,6 +53,12 @@ ServerStep = Annotated[  # as with classes
     Discriminator(lambda value: "described" if isinstance(value, dict) else "a name"),
 ]
 
+Statistics = Literal["average", "pooled", "local"]
+Buffers = Annotated[  # as with classes
+    Annotated[Statistics, Tag("a name")] | Annotated[dict[Role, Statistics], Tag("by role")],
+    Discriminator(lambda value: "by role" if isinstance(value, dict) else "a name"),
+]
+
 
 class Named(YamlModel):
     """A class with plain arguments."""
@@ -149,7 +155,11 @@ class Study(YamlModel):
     sharing: Text | dict[Role, Text] = Field(
         default="full", description="full, or a partial sharing group of the bundle; or role: group"
     )
-    buffers: Literal["average", "pooled", "local"] = Field(default="average", description="BatchNorm statistics")
+    buffers: Buffers = Field(
+        default="average",
+        description="BatchNorm statistics: average, pooled, or local, which stay at the site; or role: one of them. A "
+        "site that keeps its own begins with those of labelled sites, if these share them",
+    )
     normalise: bool = Field(default=True, description="divide by the sites' total weight; false is Eq. 3 as printed")
     user_weights: dict[Site, Weight] = Field(default={}, description="site: weight, 1 unless given")
     rule: Rule | None = Field(default=None, description="the server's rule, where it is not the method's own")

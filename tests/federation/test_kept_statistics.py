@@ -1,0 +1,68 @@
+"""Statistics that sites without labels keep, while those of labelled sites are the model's: ``buffers`` by role."""
+
+import json
+
+import pytest
+import torch
+
+from fedmed.durable_files import load_tensors
+from fedmed.export.bundle import export_bundle
+from fedmed.federation.loop import run_job
+
+KEPT = {"buffers": {"unsupervised": "local"}, "epochs": 1, "steps": None, "select": "last"}
+STATISTIC = "features.bn1.running_mean"
+OTHERS = ("lap_bay", "lap_cliff")
+
+
+@pytest.fixture
+def run(write_tiny_phases_job, tiny_site_configs, tmp_path):
+    """Return a function: run the job; give the server, its record and its result."""
+
+    def run(**changes):
+        server = run_job(write_tiny_phases_job(tmp_path, **{**KEPT, **changes}), tmp_path / "ws")
+        records = tmp_path / "ws/server/simulate_job/fedmed"
+        rounds = [json.loads(line) for line in (records / "rounds.jsonl").read_text().splitlines()]
+        return server, rounds, json.loads((records / "result.json").read_text())
+
+    return run
+
+
+def kept_by(tmp_path, site, round):
+    return load_tensors(tmp_path / f"ws/{site}/simulate_job/fedmed/state/round_{round}.pt")["private"]
+
+
+def test_every_site_is_scored_and_no_statistic_of_a_site_without_labels_leaves(run, tmp_path):
+    server, rounds, result = run(rounds=2, warm_start={"rounds": 1})
+    assert [len(line["accepted"]) for line in rounds] == [1, 3] and not rounds[1]["refused"]
+    assert set(result["test"]) == {"lap_harbor", *OTHERS, "lap_isle"} and "untested" not in result
+    sent = {site: server.policies.of(role, 1).sent(server.tensors) for site, role in server.plan.sites.items()}
+    assert STATISTIC in sent["lap_harbor"] and not any("running" in name for site in OTHERS for name in sent[site])
+    own = {site: kept_by(tmp_path, site, 1)[STATISTIC] for site in OTHERS}
+    apart = [own["lap_bay"], own["lap_cliff"], server.tensors[STATISTIC]]
+    assert all(not torch.allclose(a, b, atol=1e-4) for a, b in zip(apart, apart[1:] + apart[:1], strict=True))
+
+
+def test_a_model_of_the_warm_start_is_scored_with_the_labelled_sites_statistics(run):
+    _, _, result = run(rounds=1, warm_start={"rounds": 1})
+    assert all(row["n_cases"] for row in result["test"].values()) and set(OTHERS) <= set(result["test"])
+
+
+def test_a_site_that_learns_nothing_has_those_that_labelled_sites_shared_when_it_began(run, tmp_path):
+    still = {"learning_rate": 0.0, "statistics_momentum": 0.0, "clip_size": 8, "image_size": [24, 32]}
+    overrides = {"unsupervised": still, "evaluate": {"image_size": [24, 32]}}
+    overrides["supervised"] = {"image_size": [24, 32], "batch_size": 16}
+    server, _, _ = run(rounds=2, warm_start={"rounds": 1}, overrides=overrides)
+    first, second = (kept_by(tmp_path, site, 1)[STATISTIC] for site in OTHERS)
+    assert torch.equal(first, second) and first.abs().max() > 0, "not those of a network that nobody trained"
+    assert not torch.equal(first, server.tensors[STATISTIC]), "the labelled site has trained for a round since"
+
+
+def test_the_exported_model_has_the_labelled_sites_statistics_or_a_sites_own(run, tmp_path):
+    server, _, _ = run(rounds=1)
+    found = {}
+    for name, site in (("all", None), ("bay", "lap_bay")):
+        made = export_bundle(tmp_path / "ws", tmp_path / f"{name}_classification", site=site)
+        found[name] = torch.load(made.out / "models/model.pt", weights_only=True)[STATISTIC]
+        card = (made.out / "docs/README.md").read_text()
+        assert "BatchNorm statistics: average (sites with labels) and local (sites without labels)" in card
+    assert torch.equal(found["all"], server.tensors[STATISTIC]) and not torch.equal(found["bay"], found["all"])
