@@ -4,10 +4,11 @@
     python benchmarks/learning_curve.py curve.csv jobs/phases_fullsup --every 5 --seeds 0 1
     python benchmarks/learning_curve.py curve.csv jobs/phases_fedcy --set rounds=100 --workspace runs/curve
 
-Runs the job in one process and on one thread; every so many rounds each site scores the model that it has just received,
-as it would score the result: on its testing list, with its own private layers and statistics. Sites that are only scored
-get the model of a labelled one. Rows are added to the CSV: job, seed, rounds, site, the score, and seconds of the
-processor for training until then. Models are chosen by nothing here, and no test score leads to a choice.
+Runs the job in one process and on one thread. Every so many rounds each site scores the model that it has just
+received, as it would score the result: on its testing list, with its own private layers and statistics. Sites that are
+only scored, and those that the warm start leaves out, get the model of a labelled one. Rows are added to the CSV: job,
+seed, rounds (selected: the model that validation chose), site, the score, and seconds of the processor for training
+until then. Nothing chooses by these scores.
 """
 
 import argparse

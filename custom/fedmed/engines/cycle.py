@@ -26,7 +26,8 @@ class CycleEngine(UnlabelledTrainer):
             ``part`` (B, k), the share of the video before each frame, and are prepared by
             :class:`fedmed.engines.frame_batches.ClipBatches`. The network has ``features``: (n, 3, H, W) -> (n, D).
         cycle_loss: of features (B, k, D).
-        cycle_weight: λ_t; it multiplies the loss's regulariser too.
+        cycle_weight: λ_t; it multiplies the loss's regulariser too. There is no other loss here, so an optimizer that
+            divides the scale of its gradients away, such as Adam, makes the same steps with any weight above 0.
         max_grad_norm: largest norm of the gradients (ours); None = as they are. Single frames dominate early on.
         statistics_momentum: of BatchNorm's running statistics at this site (ours); 0 leaves them as they came, None =
             the network's own.

@@ -8,7 +8,7 @@ from fedmed.methods.guard import Guard, SuspectedCollapse, percent
 REFERENCE_ROUNDS = 3  # a site's own first rounds, with which later ones are compared
 FALL = 1 / 20
 ALIKE = 1e-5  # frames whose features differ less are alike to single precision
-ADVICE = "lower learning_rate or cycle_weight, set max_grad_norm, or raise floor, and start anew"
+ADVICE = "lower learning_rate, set max_grad_norm, or raise variance_floor, and start anew"
 SPREAD = "train_feature_spread"
 
 

@@ -86,6 +86,22 @@ def test_a_silent_site_changes_nothing_but_a_counter(build, clip_batches):
     assert not torch.equal(network.features[1].running_mean, before.features[1].running_mean)
 
 
+def moved(network, batches, weight, rate, optimizer):
+    """How far a training takes the parameters: the L2 norm of all differences."""
+    before = copy.deepcopy(network).features
+    engine(network, batches, rate, epochs=3, cycle_weight=weight, optimizer=optimizer).run()
+    pairs = zip(network.features.parameters(), before.parameters(), strict=True)
+    return sum(float((new - old).detach().square().sum()) for new, old in pairs) ** 0.5
+
+
+def test_its_weight_changes_nothing_under_adam_and_much_under_sgd(build, clip_batches):
+    """Adam divides the scale of its gradients away; a site without labels has no other loss to be weighed against."""
+    adam = [moved(build(), clip_batches(), weight, 1e-3, torch.optim.Adam) for weight in (0.1, 10.0, 1000.0)]
+    assert adam[0] > 0 and adam == pytest.approx([adam[1]] * 3, rel=0.03), adam
+    small, large = (moved(build(), clip_batches(), weight, 1e-7, torch.optim.SGD) for weight in (0.1, 1000.0))
+    assert large > 100 * small > 0
+
+
 def test_it_learns_to_bring_frames_back(build, clip_batches, outputs_of):
     network = build(norm=False)
     found = outputs_of(engine(network, clip_batches(batches=4), epochs=30))
