@@ -8,6 +8,8 @@ import torch
 from fedmed.durable_files import load_tensors
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
+from fedmed.reports.notes import remarks
+from fedmed.reports.run import read_run
 
 KEPT = {"buffers": {"unsupervised": "local"}, "epochs": 1, "steps": None, "select": "last"}
 STATISTIC = "features.bn1.running_mean"
@@ -38,12 +40,14 @@ def test_every_site_is_scored_and_no_statistic_of_a_site_without_labels_leaves(r
     sent = {site: server.policies.of(role, 1).sent(server.tensors) for site, role in server.plan.sites.items()}
     assert STATISTIC in sent["lap_harbor"] and not any("running" in name for site in OTHERS for name in sent[site])
     own = {site: kept_by(tmp_path, site, 1)[STATISTIC] for site in OTHERS}
+    told = "BatchNorm statistics: lap_bay and lap_cliff with those of their own images, the others with those that"
+    assert any(note.startswith(told) for note in remarks(read_run(tmp_path / "ws")))
     apart = [own["lap_bay"], own["lap_cliff"], server.tensors[STATISTIC]]
     assert all(not torch.allclose(a, b, atol=1e-4) for a, b in zip(apart, apart[1:] + apart[:1], strict=True))
 
 
 def test_a_model_of_the_warm_start_is_scored_with_the_labelled_sites_statistics(run):
-    _, _, result = run(rounds=1, warm_start={"rounds": 1})
+    _, _, result = run(rounds=1, warm_start={"rounds": 1}, select="best")
     assert all(row["n_cases"] for row in result["test"].values()) and set(OTHERS) <= set(result["test"])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedmed.aggregation.buffers import of_role
 from fedmed.methods.lent_layers import ALL_SITES
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import number
@@ -26,6 +27,7 @@ def remarks(run: Run) -> list[str]:
             *idle,
             resumed_note(run),
             *release_notes(run),
+            statistics_note(run),
             *few_cases_notes(run),
             *number_notes(run),
             clip_note(run),
@@ -82,6 +84,19 @@ def number_notes(run: Run) -> list[str]:
     """One sentence on each site of whose scores at the end some cannot be."""
     found = (run.result or {}).get("refused_numbers") or {}
     return [f"Refused of {site}: {'; '.join(map(str, texts))}." for site, texts in sorted(found.items())]
+
+
+def statistics_note(run: Run) -> str:
+    """Which sites are scored with BatchNorm statistics of their own, where roles differ in that; else nothing."""
+    buffers, result = (run.config.get("aggregator") or {}).get("buffers"), run.result or {}
+    warm = (run.config.get("controller") or {}).get("warm_start_rounds") or 0
+    if not isinstance(buffers, Mapping) or (chosen := result.get("best_round")) is not None and chosen < warm:
+        return ""
+    tested = [site for site in run.sites if site.name in (result.get("test") or {})]
+    own = [site.name for site in tested if site.role != "evaluate" and of_role(buffers, str(site.role)) == "local"]
+    whose = f"{join(own)} with those of {'its' if len(own) == 1 else 'their'} own images"
+    others = ", the others with those that labelled sites share" if len(own) < len(tested) else ""
+    return f"BatchNorm statistics: {whose}{others}." if own else ""
 
 
 def few_cases_notes(run: Run) -> list[str]:
