@@ -17,6 +17,18 @@ def test_a_role_may_send_less_than_it_receives_in_every_round():
     assert policies.scorable("unsupervised", 1)
 
 
+def test_statistics_stay_with_a_role_and_are_lent_to_who_has_none_yet():
+    names = [*NAMES, "body.running_mean"]
+    policies = RolePolicies(names, GROUPS, PLAN, {"buffers": {"unsupervised": "local"}, "sharing": "full"})
+    for round in (0, 1):
+        assert policies.of("unsupervised", round).private(names) == ["body.running_mean"]
+        assert policies.lent_statistics("unsupervised", round) == ["body.running_mean"]
+        assert policies.of("supervised", round).sent(names) == policies.of("evaluate", round).received(names) == names
+        assert policies.scorable("evaluate", round) and policies.lent_statistics("supervised", round) == []
+    kept = RolePolicies(names, GROUPS, PLAN, {"buffers": "local"})
+    assert kept.lent_statistics("unsupervised", 1) == [] and not kept.scorable("evaluate", 1), "nobody shares any"
+
+
 def test_what_is_not_received_is_not_sent():
     said = {"sharing": {"supervised": "head", "unsupervised": "most"}, "sends": {"unsupervised": "head"}}
     policies = RolePolicies(NAMES, GROUPS, PLAN, said)

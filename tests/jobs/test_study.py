@@ -90,6 +90,8 @@ def test_all_mistakes_are_told_at_once_with_their_lines():
         (TEXT + "patience: 0\n", "'patience' is 0; it must be at least 1"),
         (TEXT + "patience: true\n", "'patience' is True; it must be a whole number"),
         (TEXT + "min_rounds: '2'\n", r"'min_rounds' is '2' \(write it without quotes\); it must be a whole number"),
+        (TEXT + "buffers: home\n", "line 12: key 'buffers' is 'home'; it must be 'average', 'pooled' or 'local'"),
+        (TEXT + "buffers: {unsupervised: home}\n", "'buffers.unsupervised' is 'home'; it must be 'average', 'pooled'"),
         (TEXT + "sharing: {boss: full}\n", "line 12: key 'sharing.boss' has a wrong name; it must be 'supervised', "),
         (TEXT.replace("  a: s", "  a b: s"), "line 6: key 'sites.a b' has a wrong name; it must be a site's name: le"),
         (TEXT.replace("  a: s", "  no: s"), "study.yaml, line 5: key False is not a text .*; write it in quotes"),
@@ -138,6 +140,10 @@ def test_what_is_not_a_study(text, message):
         (
             {"release_from": "all", "sharing": "block_6", "release_keep": True, "evaluate": False},
             ["'release_keep' needs 'evaluate': true"],
+        ),
+        (
+            {"buffers": {"supervised": "pooled", "unsupervised": "average"}},
+            ["study.yaml, line 12: 'buffers' has 'average' and 'pooled'"],
         ),
         ({"release_from": "a"}, ["study.yaml, line 12: 'release_from' asks for private layers, but all are shared"]),
         ({"select": "last", "evaluate_last": True}, ["'evaluate_last' needs 'select': 'best'"]),
