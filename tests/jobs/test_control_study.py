@@ -96,6 +96,14 @@ def test_a_method_says_with_what_settings_its_sites_learn_nothing():
     assert still == {"learning_rate": 0.0, "statistics_momentum": 0.0}
 
 
+def test_statistics_that_stay_at_home_are_taken_in_a_silent_control_too():
+    text = (
+        "name: phases\nbundle: surgical_phases\noverlays: [demo]\nmethod: {path: fedmed.methods.fedcy.FedCy}\n"
+        "sites: {a: supervised, b: unsupervised}\nrounds: 1\nsteps: 1\nbuffers: {unsupervised: local}\n"
+    )
+    assert control_job(job(text), kind=SILENT).study.overrides["unsupervised"] == {"learning_rate": 0.0}
+
+
 @pytest.mark.parametrize("kind", [LEFT_OUT, SILENT])
 def test_a_long_name_stays_a_name_and_tells_the_kind(kind):
     name = control_job(job(TEXT.replace("name: study", f"name: {'n' * 200}")), kind=kind).name

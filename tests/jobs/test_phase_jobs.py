@@ -40,8 +40,24 @@ def test_one_hospital_with_labels_and_others_without(name, sites, overlays):
     assert job.clients["lap_harbor"]["overlays"] == [*overlays, "guided"]
     assert job.clients["lap_bay"]["overlays"] == [*overlays, "cycle"]
     assert job.aggregator["weighting"] == "samples" and job.aggregator["sends"] == {"unsupervised": "head"}
-    assert "\nbuffers: average" in (JOBS / name / "app_server/config/study.yaml").read_text(), "named, not by habit"
+    assert "\nbuffers: " in (JOBS / name / "app_server/config/study.yaml").read_text(), "named, not by habit"
     assert (Bundle(job.study.bundle, overlays).parser()["groups"] is None) == ("groupnorm" not in overlays)
+
+
+@pytest.mark.parametrize("name", ["phases_fedcy", "phases_fedmatch", "phases_feduda", "phases_fedfixmatch"])
+def test_labels_teach_first_and_statistics_stay_at_home(name):
+    study = read_job(JOBS / name).study
+    assert study.warm_start.rounds >= study.rounds // 3 and study.buffers == {"unsupervised": "local"}
+    assert study.select == "mean", "validation, which knows nothing of the others' gain, would choose the warm start"
+    assert study.role_overlays == {"supervised": ["one_cycle"]}
+    own = study.overrides["supervised"]
+    assert own["cycle_share"] * study.rounds == pytest.approx(study.warm_start.rounds, abs=1), "its rate is low by then"
+
+
+@pytest.mark.parametrize("name", ["phases_fedcy_paper", "phases_fedcy_gn"])
+def test_the_papers_setting_has_neither(name):
+    study = read_job(JOBS / name).study
+    assert study.warm_start.rounds == 0 and study.buffers == "average" and study.select == "best"
 
 
 def test_the_published_job():
@@ -65,7 +81,8 @@ def test_the_published_job():
 def small(job, tiny_phases):
     """The job with the hospitals that the tests have, small frames and one round."""
     overrides = {**tiny_phases, **{role: {**tiny_phases[role], "learning_rate": 1e-3} for role in TRAINED}}
-    return job.changed({"sites": SITES, "rounds": 1, "min_rounds": 0, "overrides": overrides})
+    short = {"rounds": 1, "min_rounds": 0, "warm_start": {}, "role_overlays": {}, "select": "best"}
+    return job.changed({"sites": SITES, **short, "overrides": overrides})
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from fedmed.reports.run_page import write_report
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 OTHERS = ("lap_bay", "lap_cliff")
 RECORDS = "server/simulate_job/fedmed"
+BEST = {"select": "best"}
 
 
 def roles(labelled, others):
@@ -41,7 +42,8 @@ def one_round(tiny_site_configs, tiny_phases, tmp_path):
         job = read_job(JOBS / name)
         frames = {**tiny_phases["supervised"], "learning_rate": 1e-3}
         overrides = {role: {**frames, **roles.get(role, {})} for role in set(job.study.sites.values())}
-        changed = job.changed({"rounds": 1, "overrides": overrides, **changes})
+        short = {"rounds": 1, "warm_start": {}, "role_overlays": {}} | ({} if job.study.select == "last" else BEST)
+        changed = job.changed({**short, "overrides": overrides, **changes})
         server = run_job(write_job(changed, tmp_path / folder / "job"), tmp_path / folder)
         *_, line = map(json.loads, (tmp_path / folder / RECORDS / "rounds.jsonl").read_text().splitlines())
         return server, line, json.loads((tmp_path / folder / RECORDS / "result.json").read_text())

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+import yaml
 
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import SampleWeighting
 from fedmed.federation.guards import CollapseGuard
+from fedmed.jobs.example import example
 from fedmed.messages.answers import Update
 from fedmed.methods.fedcy import FedCy
 
@@ -37,6 +39,14 @@ def test_roles_and_what_each_sends(job):
     assert not job.keeps_private
     assert "needs at least 1 site with the role 'supervised'" in FedCy().misfits({"b": "unsupervised"})[0]
     assert FedCy().misfits({"a": "supervised"}) == [], "without others it is supervised training, Eq. 6"
+
+
+@pytest.mark.parametrize("name", ["fedcy", "fedfixmatch", "feduda", "fedmatch", "fedrgd"])
+@pytest.mark.parametrize("size", ["small", "paper"])
+def test_a_study_to_begin_with_lets_labels_teach_first(name, size):
+    study = yaml.safe_load(example(name, size))
+    assert 0 < study["warm_start"]["rounds"] < study["rounds"] and study["select"] == "mean"
+    assert study["buffers"] == ("average" if name == "fedrgd" else {"unsupervised": "local"}), "GroupNorm has none"
 
 
 def updates(model, senders, seed=0):

@@ -109,6 +109,15 @@ def test_without_a_control_nothing_is_said_of_one(pair):
     assert '<p class="summary">After 2 rounds' in html
 
 
+def test_statistics_of_ones_own_are_told_from_learning(pair):
+    told = "tested with BatchNorm statistics of their own scans, in the control with those of labelled sites"
+    assert told not in shown(pair) and told not in page(read_with_control(pair))
+    for run in (pair, pair / "control"):
+        change(run, "aggregator", buffers={"unsupervised": "local"})
+        change(run, "controller", warm_start_rounds=0)
+    assert told in shown(pair) and told in page(read_with_control(pair))
+
+
 def test_a_site_that_is_worse_off_is_named(pair):
     score(pair, "ct_east", [value - 0.1 - n / 100 for n, value in enumerate(WITHOUT)])
     score(pair, "ct_north", [value - 0.02 + n % 2 / 1000 for n, value in enumerate(WITHOUT)])

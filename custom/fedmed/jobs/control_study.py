@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.aggregation.buffers import of_role
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.study import Study
@@ -38,7 +39,7 @@ def left_out(study: Study, unscored: Collection[str] = ()) -> Study:
 def silent(study: Study, method: Method) -> Study:
     """Return a study in which the sites that train without labels take part in every round and learn nothing.
 
-    All else is equal, also what an algorithm does to their images. So what a run has over this control was learned.
+    All else is equal, also what an algorithm does to their images, and statistics that they keep to themselves. So what a run has over this control was learned.
 
     Args:
         study: the study.
@@ -48,7 +49,10 @@ def silent(study: Study, method: Method) -> Study:
         JobError: as :func:`left_out`.
     """
     _trained_by(study)
-    own = {**study.overrides.get("unsupervised", {}), **dict(method.role("unsupervised").silent)}
+    still = dict(method.role("unsupervised").silent)
+    if of_role(study.buffers, "unsupervised") == "local":  # what stays at home moves nobody's model, and is not learned
+        still.pop("statistics_momentum", None)
+    own = {**study.overrides.get("unsupervised", {}), **still}
     return study.model_copy(update={"overrides": {**study.overrides, "unsupervised": own}})
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from fedmed.methods.declarations import EVALUATED, LOSS, SUPERVISED, UNLABELLED, Role, Scalar
 from fedmed.methods.guard import Guard
 from fedmed.methods.guard_features import SPREAD, FeatureGuard
+from fedmed.methods.labels_first import labels_first
 from fedmed.methods.method import MEAN, Method
 
 HEAD = "head"  # sharing group of a bundle that keeps its classifier
@@ -41,10 +42,10 @@ class FedCy(Method):
     title: ClassVar[str] = "FedCy"
     source: ClassVar[str] = "Kassem et al. 2023, IEEE Transactions on Medical Imaging 42(7), arXiv 2203.07345"
     example: ClassVar[Mapping[str, Any]] = {
-        "bundle": "surgical_phase_classification", "rounds": 100, "epochs": 1, "min_rounds": 6, "patience": 3,
-        "evaluate_first": True,
+        "bundle": "surgical_phase_classification", "rounds": 100, "epochs": 1, "evaluate_first": True,
+        **labels_first(50),
     }  # fmt: skip
-    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 50, "patience": 10}
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 50, **labels_first(30)}
 
     def roles(self) -> Mapping[str, Role]:
         """Sites with labels; sites without, which receive the classifier and do not send it; those only scored."""

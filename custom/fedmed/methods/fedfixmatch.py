@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from fedmed.methods.declarations import EVALUATED, LOSS, OWN_PREDICTIONS, SUPERVISED, UNLABELLED, Role, Scalar
+from fedmed.methods.labels_first import labels_first
 from fedmed.methods.method import MEAN, Method
 
 SURE_TELLS = "Only these are learned from. Many at once, soon after the start, are as often wrong as the model is."
@@ -23,9 +24,9 @@ class FedFixMatch(Method):
         "Sohn et al. 2020, arXiv 2001.07685, in a federation as Kassem et al. 2023, arXiv 2203.07345"
     )
     example: ClassVar[Mapping[str, Any]] = {
-        "bundle": "surgical_phase_classification", "rounds": 100, "epochs": 1, "min_rounds": 6, "patience": 3,
+        "bundle": "surgical_phase_classification", "rounds": 100, "epochs": 1, **labels_first(50),
     }  # fmt: skip
-    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 50, "patience": 10}
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 50, **labels_first(30)}
     caution: ClassVar[str] = OWN_PREDICTIONS
     overlay: ClassVar[str] = "fixmatch"
 

@@ -8,6 +8,8 @@ from fedmed.methods.declarations import Role
 from fedmed.methods.fedfixmatch import FedFixMatch
 from fedmed.methods.method import MEAN
 
+_NO_STATISTICS = {"buffers": "average"}  # with GroupNorm there are none that could stay at home
+
 
 @dataclass(frozen=True)
 class FedRGD(FedFixMatch):
@@ -19,6 +21,8 @@ class FedRGD(FedFixMatch):
 
     title: ClassVar[str] = "FedRGD"
     source: ClassVar[str] = "Zhang et al. 2021, arXiv 2008.11364, with one group as in Kassem et al. 2023"
+    example: ClassVar[Mapping[str, Any]] = {**FedFixMatch.example, **_NO_STATISTICS}
+    small: ClassVar[Mapping[str, Any]] = {**FedFixMatch.small, **_NO_STATISTICS}
 
     def roles(self) -> Mapping[str, Role]:
         """As there, with GroupNorm at all of them."""

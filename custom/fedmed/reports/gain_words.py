@@ -21,6 +21,7 @@ from fedmed.reports.gain import (
     Gain,
     signed,
 )
+from fedmed.reports.notes import statistics_note
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_report import report_of
 from fedmed.reports.site_rows import screen_table
@@ -30,6 +31,11 @@ MOST = 2  # sites that each have a sentence
 BESIDE = (
     "In the run the sites without labels {does}, also when a model is tested; in the control they see them as they "
     "are. So the difference holds that too; 'scripts/simulate.py JOB --silent-control' shows what learning adds to it."
+)
+OWN_STATISTICS = (
+    "In the run the sites without labels are tested with BatchNorm statistics of their own {images}, in the control with "
+    "those of labelled sites. So the difference holds that too, for which nothing need be learned; 'scripts/simulate.py "
+    "JOB --silent-control' shows what learning adds to it."
 )
 HAS = {LABELLED: "has labels", SCORED: "is only scored", NO_LABELS: "has no labels", SOME_LABELS: "has few labels"}
 
@@ -105,8 +111,12 @@ def what_control(run: Run) -> str:
 
 def beside_learning(run: Run) -> list[str]:
     """What the difference to the control holds beside what is learned, if it does, in sentences."""
-    does = run.method.beside_learning.format(images=report_of(run).images)
-    return [BESIDE.format(does=does)] if does and run.control == LEFT_OUT else []
+    if run.control != LEFT_OUT:
+        return []
+    images = report_of(run).images
+    does = run.method.beside_learning.format(images=images)
+    found = [BESIDE.format(does=does)] if does else []
+    return [*found, OWN_STATISTICS.format(images=images)] if statistics_note(run) else found
 
 
 def gain_notes(run: Run) -> list[str]:
