@@ -83,7 +83,7 @@ PSEUDO = {"phases_fedfixmatch": "fixmatch", "phases_feduda": "uda", "phases_fedr
 def test_pseudo_labels_at_hospitals_without_labels(name, loss):
     job, norm = read_job(JOBS / name), ["groupnorm"] if name == "phases_fedrgd" else []
     assert job.controller["sites"] == dict(sorted(roles("supervised", "unsupervised").items()))
-    assert job.clients["lap_harbor"]["overlays"] == ["demo", *norm]
+    assert job.clients["lap_harbor"]["overlays"] == ["demo", *(norm or ["one_cycle"])]
     assert job.clients["lap_bay"]["overlays"] == ["demo", *norm, "pseudo_labels", loss]
     assert job.aggregator["weighting"] == ("uniform" if norm else "samples") and job.study.epochs == 1
 
@@ -139,7 +139,7 @@ def test_a_round_of_features_and_one_with_labels_from_them(one_round, tmp_path, 
 
 def test_weights_in_two_parts():
     job = read_job(JOBS / "phases_fedmatch")
-    assert job.clients["lap_harbor"]["overlays"] == ["demo", "fedmatch", "fedmatch_labelled"]
+    assert job.clients["lap_harbor"]["overlays"] == ["demo", "one_cycle", "fedmatch", "fedmatch_labelled"]
     assert job.clients["lap_bay"]["overlays"] == ["demo", "pseudo_labels", "fedmatch", "fedmatch_unlabelled"]
     assert job.clients["lap_isle"]["overlays"] == ["demo", "fedmatch"]
     assert {site: args.get("sends") for site, args in job.clients.items()} == {

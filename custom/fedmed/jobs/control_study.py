@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from typing import Any
 
-from fedmed.bundles.bundle import Bundle
 from fedmed.aggregation.buffers import of_role
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.study import Study
@@ -39,7 +39,8 @@ def left_out(study: Study, unscored: Collection[str] = ()) -> Study:
 def silent(study: Study, method: Method) -> Study:
     """Return a study in which the sites that train without labels take part in every round and learn nothing.
 
-    All else is equal, also what an algorithm does to their images, and statistics that they keep to themselves. So what a run has over this control was learned.
+    All else is equal, also what an algorithm does to their images, and statistics that they keep to themselves. So what
+    a run has over this control was learned.
 
     Args:
         study: the study.

@@ -33,9 +33,9 @@ BESIDE = (
     "are. So the difference holds that too; 'scripts/simulate.py JOB --silent-control' shows what learning adds to it."
 )
 OWN_STATISTICS = (
-    "In the run the sites without labels are tested with BatchNorm statistics of their own {images}, in the control with "
-    "those of labelled sites. So the difference holds that too, for which nothing need be learned; 'scripts/simulate.py "
-    "JOB --silent-control' shows what learning adds to it."
+    "In the run the sites without labels are tested with BatchNorm statistics of their own {images}, in the control "
+    "with those of labelled sites. So the difference holds that too, for which nothing need be learned; "
+    "'scripts/simulate.py JOB --silent-control' shows what learning adds to it."
 )
 HAS = {LABELLED: "has labels", SCORED: "is only scored", NO_LABELS: "has no labels", SOME_LABELS: "has few labels"}
 
