@@ -29,7 +29,6 @@ import package_job
 
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
-from fedmed.federation.warm_starts import WarmStarts
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.messages.answers import Answer
@@ -46,13 +45,11 @@ class Curve:
         job: what is run.
         folder: for the files of the sites that are only scored.
         every: rounds between two scores.
-        shared: where rounds of the warm start lie that runs have in common.
     """
 
-    def __init__(self, job: Job, folder: Path, every: int, shared: Path) -> None:
+    def __init__(self, job: Job, folder: Path, every: int) -> None:
         self.job, self.folder, self.every, self.rows = job, folder, every, list[dict[str, Any]]()
         self.trained, self.seed = 0.0, job.study.seed
-        self.warm = WarmStarts(shared, job.study.warm_start.rounds, dict.fromkeys(job.study.sites))
         idle = [site for site, role in job.study.sites.items() if role == "evaluate"]
         self.idle = {site: self.scored(site) for site in idle}
         self.first = min(job.study.of_role("supervised"))
@@ -62,11 +59,11 @@ class Curve:
         if task.name != "train":
             if task.name == "evaluate" and task.model == SELECTED:
                 self.keep("selected", client, task)
-            return self.warm.answer(client, task)
+            return client.answer(task)
         if task.round % self.every == 0:
             self.score(client, task)
         started = time.process_time()
-        answer = self.warm.answer(client, task)
+        answer = client.answer(task)
         self.trained += time.process_time() - started
         return answer
 
@@ -94,7 +91,7 @@ class Curve:
 
 def curve(job: Job, workspace: Path, every: int) -> Iterator[dict[str, Any]]:
     """Rows of one run."""
-    asked = Curve(job, workspace / "scored", every, workspace / "warm_starts")
+    asked = Curve(job, workspace / "scored", every)
     folder = write_job(job, workspace / f"job_{job.study.seed}", replace=True)
     run_job(folder, workspace / f"run_{job.study.seed}", answer=asked.answer)
     yield from asked.rows
