@@ -102,7 +102,7 @@ def test_demo_sites_let_the_values_of_the_method_leave():
 
 
 def test_agreement_learns_from_two_hospitals_without_labels(fedmed_home, tmp_path):
-    folder = tiny(tmp_path, "cxr_agreement", rounds=3, steps=2, warm_start={"rounds": 1})
+    folder = tiny(tmp_path, "cxr_agreement", rounds=3, steps=2, warm_start={"rounds": 1}, select="best")
     run_job(folder, tmp_path / "ws", tiny_sites(tmp_path))
     records = tmp_path / "ws/server/simulate_job/fedmed"
     first, _, third = [json.loads(line) for line in (records / "rounds.jsonl").read_text().splitlines()]
