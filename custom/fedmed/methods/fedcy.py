@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from fedmed.methods.declarations import EVALUATED, LOSS, SUPERVISED, UNLABELLED, Role, Scalar
 from fedmed.methods.guard import Guard
 from fedmed.methods.guard_features import SPREAD, FeatureGuard
-from fedmed.methods.labels_first import labels_first
+from fedmed.methods.labels_first import labels_first, small_labels_first
 from fedmed.methods.method import MEAN, Method
 
 HEAD = "head"  # sharing group of a bundle that keeps its classifier
@@ -45,7 +45,7 @@ class FedCy(Method):
         "bundle": "surgical_phase_classification", "rounds": 100, "epochs": 1, "evaluate_first": True,
         **labels_first(50),
     }  # fmt: skip
-    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 50, **labels_first(30)}
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], **small_labels_first(30, 50, contrast_weight=1.0)}
 
     def roles(self) -> Mapping[str, Role]:
         """Sites with labels; sites without, which receive the classifier and do not send it; those only scored."""

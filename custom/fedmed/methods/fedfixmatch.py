@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from fedmed.methods.declarations import EVALUATED, LOSS, OWN_PREDICTIONS, SUPERVISED, UNLABELLED, Role, Scalar
-from fedmed.methods.labels_first import labels_first
+from fedmed.methods.labels_first import labels_first, small_labels_first
 from fedmed.methods.method import MEAN, Method
 
 SURE_TELLS = "Only these are learned from. Many at once, soon after the start, are as often wrong as the model is."
@@ -26,7 +26,7 @@ class FedFixMatch(Method):
     example: ClassVar[Mapping[str, Any]] = {
         "bundle": "surgical_phase_classification", "rounds": 100, "epochs": 1, **labels_first(50),
     }  # fmt: skip
-    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 50, **labels_first(30)}
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], **small_labels_first(30, 50)}
     caution: ClassVar[str] = OWN_PREDICTIONS
     overlay: ClassVar[str] = "fixmatch"
 

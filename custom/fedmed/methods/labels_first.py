@@ -2,6 +2,8 @@
 
 from typing import Any
 
+RATE, LOW = 3e-3, 3e-4  # of a small network from random weights, and that at which it comes to rest
+
 
 def labels_first(rounds: int) -> dict[str, Any]:
     """Values of a study: labelled sites train alone until their model has converged, and statistics stay at home.
@@ -15,3 +17,19 @@ def labels_first(rounds: int) -> dict[str, Any]:
         rounds: length of the warm start.
     """
     return {"warm_start": {"rounds": rounds}, "buffers": {"unsupervised": "local"}, "select": "mean"}
+
+
+def small_labels_first(rounds: int, of: int, **labelled: float) -> dict[str, Any]:
+    """The same for a small network from random weights: the labelled sites' rate falls to a tenth over the warm start.
+
+    Sites without labels have that tenth from the beginning.
+
+    Args:
+        rounds: length of the warm start.
+        of: length of the run, in rounds.
+        labelled: further settings of the labelled sites.
+    """
+    rate = {"learning_rate": RATE, "final_div_factor": 0.4, "pct_start": 0.1, "cycle_share": rounds / of}
+    overrides = {"supervised": {**rate, **labelled}, "unsupervised": {"learning_rate": LOW}}
+    schedule = {"role_overlays": {"supervised": ["one_cycle"]}, "overrides": overrides}
+    return {"rounds": of, **schedule, **labels_first(rounds)}
