@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from fedmed.aggregation.buffers import Buffers, of_role
 from fedmed.bundles.score import Score
 from fedmed.export.exporter import Exporter
 from fedmed.kinds.kind import Kind
+from fedmed.methods.kept_statistics import Buffers, of_role
 from fedmed.methods.lent_layers import ALL_SITES
 from fedmed.reports.notes import named_rounds
 from fedmed.reports.words import count, join, plain_delta, plain_number

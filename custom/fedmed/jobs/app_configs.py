@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedmed.aggregation.buffers import at_server
 from fedmed.aggregation.rule import ExpectedSenders
 from fedmed.aggregation.sharing import NORM
 from fedmed.bundles.bundle import Bundle
@@ -20,6 +19,7 @@ from fedmed.jobs.rule_spec import RULE_ROOMS, load_rule, rule_spec, step_spec
 from fedmed.jobs.seen_alike import unlike
 from fedmed.kinds.find_kind import kind_of
 from fedmed.methods.find_method import installed
+from fedmed.methods.kept_statistics import at_server
 from fedmed.methods.method import MEAN
 
 PARTIAL = "fedmed.flare.aggregators.PartialSharingAggregator"

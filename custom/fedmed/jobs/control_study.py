@@ -3,12 +3,12 @@
 from collections.abc import Collection
 from typing import Any
 
-from fedmed.aggregation.buffers import of_role
 from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.study import Study
 from fedmed.methods.control_kinds import LEFT_OUT, SILENT, SUFFIXES
+from fedmed.methods.kept_statistics import of_role
 from fedmed.methods.method import Method
 
 LENGTH = 200  # of a name, at most

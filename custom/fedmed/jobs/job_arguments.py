@@ -4,10 +4,10 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from fedmed.aggregation.buffers import of_role
 from fedmed.aggregation.sharing import FULL
 from fedmed.jobs.plan import Plan
 from fedmed.jobs.study import Study
+from fedmed.methods.kept_statistics import of_role
 from fedmed.methods.method import MEAN, Method
 
 

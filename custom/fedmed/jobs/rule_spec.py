@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from fedmed.aggregation.buffers import at_server
 from fedmed.aggregation.robust import RULES
 from fedmed.aggregation.rule import ServerRule
 from fedmed.class_paths import build
 from fedmed.errors import JobError
+from fedmed.methods.kept_statistics import at_server
 from fedmed.methods.method import MEAN
 
 RULE_ROOMS = ("fedmed.aggregation", "fedmed.methods")
