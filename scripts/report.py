@@ -4,6 +4,7 @@
 python scripts/report.py simulator_workspace
 python scripts/report.py RUN --out DIR
 python scripts/report.py RUN --control OTHER
+python scripts/report.py RUN --control LEFT_OUT --control ADAPTED
 """
 
 import _environment  # noqa: F401 - first, since it says what to do outside of .venv
@@ -24,7 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--control",
         metavar="OTHER",
-        help="run of the same job without the sites that have no labels (default: RUN/control, if there is one)",
+        action="append",
+        default=[],
+        help="run of the same job without the sites that have no labels; again for one in which they adapt and learn "
+        "nothing (default: RUN/control and RUN/control_adapted, if there are such)",
     )
     options = parser.parse_args(arguments)
     # Here and not above: they take seconds to load, for which --help need not wait.
@@ -32,13 +36,13 @@ def main(arguments: list[str] | None = None) -> int:
 
     from fedmed.errors import FedMedError
     from fedmed.plain_text import in_markup
-    from fedmed.reports.control_run import read_with_control
+    from fedmed.reports.control_run import read_with_controls
     from fedmed.reports.gain_words import on_screen
     from fedmed.reports.run_page import write_report
     from fedmed.reports.run_report import report_of
 
     try:
-        run = read_with_control(options.run, options.control)
+        run = read_with_controls(options.run, options.control)
         written = write_report(options.run, options.out, options.control)
         report = report_of(run)
     except FedMedError as error:

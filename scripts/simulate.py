@@ -14,8 +14,10 @@ one that is still at work keeps it. When this script ends, however it ends, all 
 With --resume an interrupted run continues after its last good round: its workspace is kept as WORKSPACE.before-1. A
 damaged file of that round is named, and the run goes back to the round before.
 With --control the same job runs once more, in WORKSPACE/control, with the sites that train without labels left out, and
-the report begins with what they bring. With --silent-control they take part there and learn nothing, so that the
-difference is what was learned. With --resume too, what is not done yet of the two runs is done.
+the report begins with what they bring. Where the study has an adaptation, it runs a third time, in
+WORKSPACE/control_adapted, where they adapt and learn nothing: so the report tells what adaptation and what learning
+brings. With --silent-control they take part in WORKSPACE/control, and neither adapt nor learn anything. With --resume
+too, what is not done yet of these runs is done.
 Exit code: 0 done, 1 the job failed, 2 it could not be started, 130 stopped by Ctrl-C.
 """
 
@@ -42,7 +44,7 @@ from fedmed.checks.simulated_job import check_workspace, for_simulator, job_site
 from fedmed.errors import FedMedError, JobError
 from fedmed.files import SHARED_ROUNDS, absolute_places, private_files
 from fedmed.interrupts import endings_as_ctrl_c
-from fedmed.methods.control_kinds import LEFT_OUT, SILENT
+from fedmed.methods.control_kinds import ADAPTED, FOLDERS, LEFT_OUT, SILENT, SUFFIXES
 from fedmed.plain_text import print_in_any_terminal
 from fedmed.recovery.continued_jobs import ROOT
 from fedmed.recovery.ends_with_parent import MARK, end_marked, marked
@@ -187,7 +189,7 @@ def follow(
 
 @dataclass(frozen=True)
 class Options:
-    """How jobs are simulated: sites at work at a time (None: all), GPUs, what is printed, which runs, which control.
+    """How jobs are simulated: sites at work at a time (None: all), GPUs, what is printed, which runs, which controls.
 
     Attributes:
         lock: descriptor of the workspace's lock, which the simulator holds too.
@@ -202,7 +204,7 @@ class Options:
 
 
 def simulate(job: Path, workspace: Path, options: Options) -> int:
-    """Run a job, and its control if that is asked for, and report it; return the exit code.
+    """Run a job, and its controls if they are asked for, and report it; return the exit code.
 
     Raises:
         FedMedError: the job cannot be started.
@@ -218,37 +220,69 @@ def simulate(job: Path, workspace: Path, options: Options) -> int:
     with owned(workspace) as lock, tempfile.TemporaryDirectory(prefix="fedmed-simulate-") as scratch:
         options = replace(options, lock=lock)
         if options.control:
-            return simulate_both(job, workspace, options, Path(scratch))
+            return simulate_all(job, workspace, options, Path(scratch))
         return simulate_one(job, workspace, options, Path(scratch)) or report(workspace)
 
 
-def simulate_both(job: Path, workspace: Path, options: Options, scratch: Path) -> int:
-    """Run a job and then its control, which lies in the workspace; return the exit code.
+def simulate_all(job: Path, workspace: Path, options: Options, scratch: Path) -> int:
+    """Run a job and then its controls, which lie in the workspace; return the exit code.
 
     Raises:
         FedMedError: one of them cannot be started; before the first of them begins, wherever that can be known.
     """
-    from fedmed.checks.control_check import is_done, unmeasured, write_control
-    from fedmed.reports.control_run import CONTROL
+    from fedmed.checks.control_check import is_done, unmeasured, write_controls
 
-    control, place = write_control(job, scratch / CONTROL, options.control), workspace / CONTROL
+    controls = write_controls(job, scratch, options.control or LEFT_OUT)
     if options.resume:
-        check_workspace(place, control)
+        for kind, folder in controls.items():
+            check_workspace(workspace / FOLDERS[kind], folder)
     if missing := unmeasured(job):
         print(f"note: {missing}.", file=sys.stderr)
-    then = "Its control follows, and takes about as long."
+    if ADAPTED in controls and not options.quiet:
+        print(
+            f"{job.name}: three trainings, since its sites adapt: the run, its control without the sites that have no "
+            "labels, and one in which these adapt and learn nothing"
+        )
+    many = len(controls) > 1
+    then = (
+        "Its two controls follow, and each takes about as long."
+        if many
+        else "Its control follows, and takes about as long."
+    )
     if options.resume and is_done(job, workspace):
-        print(f"{job.name}: the run in {workspace} is done; its control is next")
+        print(f"{job.name}: the run in {workspace} is done; {'its controls are' if many else 'its control is'} next")
     elif code := simulate_one(job, workspace, options, scratch, then=then) or report(workspace, page=False):
         return code
-    resume = options.resume and unfinished(place)
-    code = simulate_one(control, place, replace(options, resume=resume), scratch, who="control: ")
-    if code:
-        report(workspace, table=False)
-        words = "only its control is missing: the same command with --resume makes it"
-        print(f"the run of {job.name} itself is done; {words}", file=sys.stderr)
-        return code
-    return report(place, show=False) or report(workspace, table=False)
+    return simulate_controls(job, workspace, options, controls, scratch)
+
+
+def simulate_controls(job: Path, workspace: Path, options: Options, controls: dict[str, Path], scratch: Path) -> int:
+    """Run those controls of a finished run that are not done yet, and report it with them; return the exit code.
+
+    Args:
+        job, workspace, options, scratch: as for :func:`simulate_one`, of the run.
+        controls: kind -> job folder.
+
+    Raises:
+        FedMedError: one of them cannot be started; or a folder holds another run, or nothing is left to do.
+    """
+    from fedmed.checks.control_check import is_made
+
+    places = {kind: workspace / FOLDERS[kind] for kind in controls}
+    left = [kind for kind in controls if not (options.resume and is_made(places[kind], kind, workspace))]
+    if not left:
+        raise JobError(f"the run in {workspace}, with what it is compared to, is finished; there is nothing to resume")
+    for kind in left:
+        resume, who = options.resume and unfinished(places[kind]), SUFFIXES[kind].strip()
+        own = replace(options, resume=resume)
+        if code := simulate_one(controls[kind], places[kind], own, scratch, who=f"{who}: "):
+            report(workspace, table=False)
+            words = f"only its {who} is missing: the same command with --resume makes it"
+            print(f"the run of {job.name} itself is done; {words}", file=sys.stderr)
+            return code
+        if code := report(places[kind], show=False):
+            return code
+    return report(workspace, table=False)
 
 
 def unfinished(workspace: Path) -> bool:
@@ -335,14 +369,14 @@ def report(workspace: Path, show: bool = True, table: bool = True, page: bool = 
         table: whether the table of the sites' scores is, beside what joining has brought.
         page: whether it is written, which takes seconds; otherwise it comes later.
     """
-    from fedmed.reports.control_run import read_with_control
+    from fedmed.reports.control_run import read_with_controls
     from fedmed.reports.gain_words import on_screen
     from fedmed.reports.run_page import write_report
     from fedmed.reports.run_report import report_of
 
     print_in_any_terminal()
     try:
-        run, console = read_with_control(workspace), Console(quiet=not show)
+        run, console = read_with_controls(workspace), Console(quiet=not show)
         console.print(*([report_of(run).table(run)] if table else []), *on_screen(run))
         written = write_report(workspace).html if page else None
     except FedMedError as error:
@@ -384,14 +418,15 @@ def main(arguments: list[str] | None = None) -> int:
         "--control",
         action="store_const",
         const=LEFT_OUT,
-        help="also run the job without its sites that have no labels, and say what these bring",
+        help="also run the job without its sites that have no labels, and say what these bring; where sites adapt, "
+        "once more with them adapting and learning nothing",
     )
     control.add_argument(
         "--silent-control",
         dest="control",
         action="store_const",
         const=SILENT,
-        help="also run the job so that its sites without labels learn nothing, and say what learning brings",
+        help="also run the job so that its sites without labels neither adapt nor learn, and say what these bring",
     )
     parser.add_argument("--quiet", action="store_true", help="only the result, or the error")
     given = parser.parse_args(arguments)

@@ -4,10 +4,10 @@ import pytest
 
 from fedmed.errors import JobError
 from fedmed.jobs.app_configs import files
-from fedmed.jobs.control_study import control_job, left_out
+from fedmed.jobs.control_study import control_job, kinds_for, left_out
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
-from fedmed.methods.control_kinds import LEFT_OUT, SILENT, kind_of_control
+from fedmed.methods.control_kinds import ADAPTED, LEFT_OUT, SILENT, kind_of_control
 
 TEXT = """\
 name: study
@@ -87,6 +87,37 @@ def test_in_a_silent_control_they_take_part_and_learn_nothing(tmp_path):
     assert read_job(write_job(control, tmp_path / "job")).study == control.study
 
 
+@pytest.mark.parametrize(
+    "said",
+    ["adaptation: intensity  # own", "adaptation: [colour, statistics]", "algorithm: gamma_matching"],
+)
+def test_of_an_adaptation_that_of_the_run_alone_is_left_in_one_control(said):
+    adapting = job(f"{TEXT}{said}\n")
+    assert kinds_for(adapting) == (LEFT_OUT, ADAPTED) and kinds_for(adapting, SILENT) == (SILENT,)
+    kept = control_job(adapting, kind=ADAPTED)
+    assert kept.name == "study adapted control" and said in kept.text
+    assert kept.method.spec() == adapting.method.spec()
+    assert kept.study.overrides["unsupervised"] == {"confidence": 0.9, "learning_rate": 0.0}
+    assert kept.study.sites == adapting.study.sites
+    for kind in (LEFT_OUT, SILENT):
+        dropped = control_job(adapting, kind=kind)
+        plain = control_job(job(), kind=kind)
+        assert dropped.study == plain.study and dropped.clients == plain.clients
+        assert not dropped.study.adapts and "gamma_matching" not in dropped.text
+
+
+def test_an_algorithm_beside_an_adaptation_stays():
+    for kind in (LEFT_OUT, SILENT, ADAPTED):
+        both = job(f"{TEXT}adaptation: intensity\nalgorithm: fedprox\n")
+        assert control_job(both, kind=kind).study.algorithm == "fedprox"
+
+
+def test_without_an_adaptation_there_is_no_control_that_adapts():
+    assert kinds_for(job()) == (LEFT_OUT,)
+    with pytest.raises(JobError, match="study has no control that adapts: its study has no 'adaptation'"):
+        control_job(job(), kind=ADAPTED)
+
+
 def test_a_method_says_with_what_settings_its_sites_learn_nothing():
     text = (
         "name: phases\nbundle: surgical_phases\noverlays: [demo]\nmethod: {path: fedmed.methods.fedcy.FedCy}\n"
@@ -104,9 +135,10 @@ def test_statistics_that_stay_at_home_are_taken_in_a_silent_control_too():
     assert control_job(job(text), kind=SILENT).study.overrides["unsupervised"] == {"learning_rate": 0.0}
 
 
-@pytest.mark.parametrize("kind", [LEFT_OUT, SILENT])
+@pytest.mark.parametrize("kind", [LEFT_OUT, SILENT, ADAPTED])
 def test_a_long_name_stays_a_name_and_tells_the_kind(kind):
-    name = control_job(job(TEXT.replace("name: study", f"name: {'n' * 200}")), kind=kind).name
+    text = TEXT.replace("name: study", f"name: {'n' * 200}") + "adaptation: intensity\n"
+    name = control_job(job(text), kind=kind).name
     assert len(name) == 200 and kind_of_control(name) == kind
 
 

@@ -15,7 +15,7 @@ from fedmed.errors import DataError
 from fedmed.reports import classification_report, roc
 from fedmed.reports.class_probabilities import Probabilities, probabilities
 from fedmed.reports.classification_report import read_classified
-from fedmed.reports.control_run import read_with_control
+from fedmed.reports.control_run import read_with_controls
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
 from fedmed.reports.run_report import report_of
@@ -244,8 +244,8 @@ def test_a_gain_of_an_auroc_is_of_the_probabilities_and_of_patients(tmp_path):
         told = json.loads(result.read_text())
         told["test"]["cxr_rural"] |= {"auroc": 1.0} if not swapped else {"auroc": 0.5, "n_cases": 61}  # one more case
         result.write_text(json.dumps(told))
-    gain = next(gain for gain in read_with_control(run).gains if gain.name == "cxr_rural")
+    gain = next(gain for gain in read_with_controls(run).steps[0].gains if gain.name == "cxr_rural")
     assert (gain.n_cases, gain.n_patients, gain.ours, gain.theirs) == (60, 30, 1.0, pytest.approx(0.75))
     assert 0 < gain.low < 0.25 < gain.high < 0.5
-    html = page(read_with_control(run))
+    html = page(read_with_controls(run))
     assert "AUROC 1.000 with its images, 0.750 without them: +0.250" in html and "over 60 cases of 30 patients" in html

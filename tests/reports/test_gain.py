@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from fedmed.errors import JobError
-from fedmed.reports.control_run import differences, read_with_control
-from fedmed.reports.gain import Gain
+from fedmed.reports.control_run import differences, read_with_controls
+from fedmed.reports.gain import Gain, Step
 from fedmed.reports.gain_words import gain_notes, headline, on_screen
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
@@ -43,7 +43,7 @@ def tell(run, site, test):
 def change(run, part, **values):
     path = run / "server" / JOB / "run.json"
     facts = json.loads(path.read_text())
-    facts["config"][part] |= values
+    facts["config"].setdefault(part, {}).update(values)
     path.write_text(json.dumps(facts))
 
 
@@ -65,18 +65,18 @@ def pair(fake_run):
 
 
 def gain(run, site):
-    return next(gain for gain in read_with_control(run).gains if gain.name == site)
+    return next(gain for gain in read_with_controls(run).steps[0].gains if gain.name == site)
 
 
 def shown(run):
     console = Console(width=1000, record=True, file=io.StringIO())
-    console.print(*on_screen(read_with_control(run)))
+    console.print(*on_screen(read_with_controls(run)))
     return " ".join(console.export_text().split())
 
 
 def test_the_headline_is_the_gain_of_the_site_without_labels(pair):
-    run = read_with_control(pair)
-    assert [gain.name for gain in run.gains] == ["ct_east", "ct_north", "ct_south", "ct_west"]
+    run = read_with_controls(pair)
+    assert [gain.name for gain in run.steps[0].gains] == ["ct_east", "ct_north", "ct_south", "ct_west"]
     east = gain(pair, "ct_east")
     assert (east.ours, east.theirs) == (pytest.approx(0.716667, abs=1e-6), pytest.approx(0.591667, abs=1e-6))
     assert 0.10 <= east.low < 0.125 < east.high <= 0.15
@@ -102,9 +102,9 @@ def test_page_and_terminal_begin_with_it(pair, tmp_path):
 
 def test_without_a_control_nothing_is_said_of_one(pair):
     shutil.rmtree(pair / "control")
-    run = read_with_control(pair)
+    run = read_with_controls(pair)
     html = page(run)
-    assert run.gains == [] and on_screen(run) == []
+    assert run.steps == [] and on_screen(run) == []
     assert "control" not in html.lower().replace("controller", "") and 'class="gain"' not in html
     assert '<p class="summary">After 2 rounds' in html
 
@@ -121,7 +121,7 @@ def test_statistics_of_ones_own_are_told_from_learning(pair):
 def test_a_site_that_is_worse_off_is_named(pair):
     score(pair, "ct_east", [value - 0.1 - n / 100 for n, value in enumerate(WITHOUT)])
     score(pair, "ct_north", [value - 0.02 + n % 2 / 1000 for n, value in enumerate(WITHOUT)])
-    run = read_with_control(pair)
+    run = read_with_controls(pair)
     assert headline(run).endswith("over 6 cases). It is worse off with them.")
     assert "−0.125 (95 % interval −0." in headline(run)
     assert gain_notes(run) == [
@@ -133,7 +133,7 @@ def test_a_site_that_is_worse_off_is_named(pair):
 
 def test_a_loss_too_small_for_three_digits_is_told_as_small(pair):
     score(pair, "ct_east", [value - 0.0003 + n % 2 / 10000 for n, value in enumerate(WITHOUT)])
-    said = headline(read_with_control(pair))
+    said = headline(read_with_controls(pair))
     assert "−0.000" in said and said.endswith("It is worse off with them, by less than 0.0005.")
 
 
@@ -141,10 +141,10 @@ def test_an_interval_that_contains_nothing_new_is_said_so(pair):
     score(pair, "ct_east", [value + sign * 0.1 for value, sign in zip(WITHOUT, [1, -1, 1, -1, 1, -1], strict=True)])
     found = gain(pair, "ct_east")
     assert (found.verdict, found.sought) == ("too few patients to tell", 0.01) and found.needed > 600
-    assert headline(read_with_control(pair)).endswith(
+    assert headline(read_with_controls(pair)).endswith(
         f"6 patients cannot tell; about {found.needed:,} would show a difference of 0.01, at this spread."
     )
-    assert f"<td>too few patients to tell (about {found.needed:,} would)</td>" in page(read_with_control(pair))
+    assert f"<td>too few patients to tell (about {found.needed:,} would)</td>" in page(read_with_controls(pair))
 
 
 def test_no_difference_is_said_only_of_patients_who_would_have_shown_one():
@@ -161,13 +161,13 @@ def test_one_case_has_no_interval(pair):
     score(pair / "control", "ct_east", [0.5])
     found = gain(pair, "ct_east")
     assert (found.low, found.high, found.verdict) == (None, None, "too few patients to tell")
-    assert "+0.200 (1 case, too few for an interval). 1 patient cannot tell." in headline(read_with_control(pair))
+    assert "+0.200 (1 case, too few for an interval). 1 patient cannot tell." in headline(read_with_controls(pair))
 
 
 def test_few_patients_are_said_and_cases_of_one_count_together(pair):
     patients = ["p", "p", "q", "r", "s", ""]
     score(pair, "ct_east", [value + 0.1 + n / 100 for n, value in enumerate(WITHOUT)], patients)
-    run = read_with_control(pair)
+    run = read_with_controls(pair)
     assert "over 6 cases of 5 patients" in headline(run)
 
 
@@ -179,7 +179,7 @@ def test_cases_that_only_one_run_scored_do_not_count(pair):
 
 def test_a_site_that_one_run_did_not_score(pair):
     tell(pair / "control", "ct_east", {"n_cases": 0})
-    run = read_with_control(pair)
+    run = read_with_controls(pair)
     west = gain(pair, "ct_west")
     assert headline(run) == (
         "What ct_east gained is not known: not scored in both runs. ct_west, which is only scored: Dice 0.592 with the "
@@ -193,9 +193,9 @@ def test_cases_that_are_not_here_give_no_interval(pair):
     for place in (pair, pair / "control"):
         for site in LEFT_OUT:
             shutil.rmtree(place / site)
-    run = read_with_control(pair)
+    run = read_with_controls(pair)
     assert headline(run).endswith("+0.125 (6 cases, which are not here one by one).")
-    assert {gain.verdict for gain in run.gains} == {""}
+    assert {gain.verdict for gain in run.steps[0].gains} == {""}
     page(run)
 
 
@@ -210,24 +210,24 @@ def test_cases_that_are_not_here_give_no_interval(pair):
 )
 def test_a_control_that_cannot_be_compared_does_not_keep_the_report_from_being_written(pair, spoil, words):
     spoil(pair / "control")
-    run = read_with_control(pair)
-    assert run.gains == [] and words in run.control_problem
+    run = read_with_controls(pair)
+    assert run.steps == [] and words in run.control_problems[0]
     html = page(run)
     assert "This run has no control to compare it with." in html
     assert words in shown(pair)
     with pytest.raises(Exception, match="control|run") as error:  # who names it is told at once
-        read_with_control(pair, pair / "control")
+        read_with_controls(pair, [pair / "control"])
     assert words in str(error.value)
 
 
 def test_another_run_than_a_control_is_refused(pair, fake_run):
     with pytest.raises(JobError, match="ct_east trains without labels in it too"):
-        read_with_control(pair, fake_run(rounds=2))
+        read_with_controls(pair, [fake_run(rounds=2)])
     with pytest.raises(JobError, match="other sites train with labels"):
-        read_with_control(pair, fake_run(rounds=2, sites={**LEFT_OUT, "ct_west": "supervised"}))
+        read_with_controls(pair, [fake_run(rounds=2, sites={**LEFT_OUT, "ct_west": "supervised"})])
     with pytest.raises(JobError, match="in .* no site trains without labels"):
-        read_with_control(pair / "control", fake_run(rounds=2, sites=LEFT_OUT))
-    assert read_with_control(pair, pair / "control").gains
+        read_with_controls(pair / "control", [fake_run(rounds=2, sites=LEFT_OUT)])
+    assert read_with_controls(pair, [pair / "control"]).steps
 
 
 def test_a_silent_control_tells_what_was_learned(pair, fake_run):
@@ -235,7 +235,7 @@ def test_a_silent_control_tells_what_was_learned(pair, fake_run):
     for site in LEFT_OUT:
         score(silent, site, WITHOUT)
     named(silent, "study silent control")
-    run = read_with_control(pair, silent)
+    run = read_with_controls(pair, [silent])
     assert headline(run).startswith(
         "ct_east, which has no labels: Dice 0.717 with its scans, 0.592 with nothing learned"
     )
@@ -244,24 +244,142 @@ def test_a_silent_control_tells_what_was_learned(pair, fake_run):
     assert "take part in every round and learn nothing; what else is done to their scans is done in both." in html
     (silent / "server" / JOB / "result.json").unlink()
     with pytest.raises(JobError, match="--silent-control --resume goes on with it"):
-        read_with_control(pair, silent)
+        read_with_controls(pair, [silent])
 
 
 def test_what_else_the_run_does_to_images_is_said(pair):
     said = "show the model their scans nearer to the brightness of the others', also when a model is tested"
-    assert said not in shown(pair) and said not in unescape(page(read_with_control(pair)))
+    assert said not in shown(pair) and said not in unescape(page(read_with_controls(pair)))
     for place in (pair, pair / "control"):
         change(place, "controller", method={"path": METHOD, "args": {}, "algorithm": {"name": "gamma_matching"}})
-    run = read_with_control(pair)
+    run = read_with_controls(pair)
     for text in (shown(pair), unescape(page(run))):
-        assert said in text and "JOB --silent-control' shows what learning adds" in text
+        assert said in text and "is missing: 'scripts/simulate.py JOB --control --resume' makes it" in text
     named(pair / "control", "study silent control")
-    assert said not in shown(pair), "which does it too"
+    assert said not in shown(pair), "in that of FedMed 0.1 they adapt too"
+    assert "0.592 adapted, with nothing learned from them" in shown(pair)
+    change(pair / "control", "controller", method={"path": METHOD, "args": {}})
+    assert said in shown(pair) and "'scripts/simulate.py JOB --control' tells the two apart" in shown(pair)
+
+
+@pytest.fixture
+def three(pair, fake_run):
+    """A run whose sites adapt, with both controls: ct_east gains 0.08, 0.10, ... by that, and of the rest 0.02, 0.01,
+    ... is learned; ct_west, which never trains, gains 0.05 by adaptation alone."""
+    adapted = fake_run(rounds=2)
+    for site in LEFT_OUT:
+        score(adapted, site, WITHOUT)
+    score(adapted, "ct_east", [value + 0.08 + n / 50 for n, value in enumerate(WITHOUT)])
+    for place in (pair, adapted):
+        score(place, "ct_west", [value + 0.05 + n % 2 / 100 for n, value in enumerate(WITHOUT)])
+        change(place, "controller", method={"path": METHOD, "args": {}, "adaptation": [{"name": "intensity"}]})
+        change(place, "model", overlays=["demo", "own_intensities"], digest="x")
+    change(pair / "control", "controller", method={"path": METHOD, "args": {}})
+    change(pair / "control", "model", overlays=["demo"], digest="x")
+    named(adapted, "study adapted control")
+    adapted.rename(pair / "control_adapted")
+    return pair
+
+
+def test_two_controls_split_the_gain(three):
+    run = read_with_controls(three)
+    assert [(step.kind, step.gains[0].name) for step in run.steps] == [("left_out", "ct_east"), ("adapted", "ct_east")]
+    assert run.control_problems == []
+    (east, learned), (west, more) = (
+        [next(gain for gain in step.gains if gain.name == site) for step in run.steps]
+        for site in ("ct_east", "ct_west")
+    )
+    assert headline(run) == (
+        f"ct_east, which has no labels: Dice 0.592 left out, 0.722 adapted, 0.717 with learning: +0.130 by adaptation "
+        f"(95 % interval {east.span} over 6 cases), −0.005 by learning (95 % interval {learned.span}; "
+        f"6 patients cannot tell; about {learned.needed} would show 0.01). "
+        f"ct_west, which is only scored: Dice 0.592 left out, 0.647 adapted, 0.647 with learning: +0.055 by adaptation "
+        f"(95 % interval {west.span} over 6 cases), +0.000 by learning (95 % interval +0.000 to +0.000; no difference "
+        "was detected)."
+    )
+    assert more.difference == 0
+    html, text = unescape(page(run)), shown(three)
+    assert "<h2>Left out, adapted and with learning</h2>" in html and html.count("95 % interval</th>") == 2
+    assert "in which the sites without labels take part in every round, adapt as in the run, and learn nothing" in html
+    assert "they are only scored, and no site adapts; and adapted, in which" in html
+    assert "ct_east no labels 6 0.592 0.722 0.717 +0.130" in text and "also when a model is tested" not in text
+    assert headline(run) in html and "left out (ring), adapted (dot) and with learning (disc)" in html
+
+
+def test_a_site_that_never_trains_and_does_not_adapt_is_told_of_in_the_table_alone(three):
+    for place in (three, three / "control_adapted"):
+        chosen = {"name": "intensity", "args": {"scored_sites": False}}
+        change(place, "controller", method={"path": METHOD, "args": {}, "adaptation": [chosen]})
+    assert "ct_west" not in headline(read_with_controls(three)) and "ct_west only scored 6 0.592" in shown(three)
+
+
+def test_losses_are_told_of_each_step(three):
+    score(three / "control_adapted", "ct_north", [value - 0.02 + n % 2 / 1000 for n, value in enumerate(WITHOUT)])
+    score(three, "ct_east", [value - 0.01 + n % 2 / 1000 for n, value in enumerate(WITHOUT)])
+    run = read_with_controls(three)
+    assert "; worse off). ct_west" in headline(run)
+    assert [note.partition(",")[0] for note in gain_notes(run)] == ["Worse off by adaptation: ct_north"]
+
+
+def test_of_three_runs_only_cases_count_that_all_scored(three):
+    score(three / "control_adapted", "ct_east", WITHOUT[:5])
+    first, second = (step.gains[0] for step in read_with_controls(three).steps)
+    assert (first.n_cases, second.n_cases) == (5, 5) and first.ours == second.theirs == pytest.approx(0.6)
+    tell(three / "control_adapted", "ct_east", {"n_cases": 0})
+    run = read_with_controls(three)
+    assert headline(run).startswith("What ct_east gained is not known: not scored in all three runs. ct_west, which")
+    assert gain_notes(run) == ["Not scored in all three runs: ct_east."] and "–" in page(run)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda c: (c / "server" / JOB / "result.json").unlink(), "JOB --control --resume goes on with it"),
+        (lambda c: (c / "server" / JOB / "run.json").write_text("{"), "run.json"),
+        (lambda c: change(c, "controller", method={"path": METHOD, "args": {}}), "'method' is"),
+        (lambda c: named(c, "study control"), "trains without labels in it too"),
+        (shutil.rmtree, ""),
+    ],
+)
+def test_without_the_control_that_adapts_the_other_is_still_compared(three, spoil, words):
+    spoil(three / "control_adapted")
+    run, text = read_with_controls(three), shown(three)
+    assert headline(run).startswith(
+        "ct_east, which has no labels: Dice 0.717 with its scans, 0.592 without them: +0.125"
+    )
+    assert "the control that tells the two apart is missing: 'scripts/simulate.py JOB --control --resume' makes" in text
+    assert len(run.control_problems) == bool(words) and words in "".join(run.control_problems)
+    assert ("One of the controls is not compared" in text) == ("One of the controls is not" in page(run)) == bool(words)
+
+
+def test_a_control_that_leaves_sites_out_may_lack_the_adaptation_and_nothing_else(three):
+    change(three / "control", "model", overlays=["demo", "segresnet"])
+    assert "'overlays' is ['demo'] and ['demo', 'segresnet']" in read_with_controls(three).control_problems[0]
+    change(three / "control", "model", overlays=["demo"])
+    change(three / "control", "controller", method={"path": METHOD, "args": {"ema_decay": 1}})
+    assert "'method' is" in read_with_controls(three).control_problems[0]
+
+
+def test_the_script_takes_both_folders_and_no_two_that_say_the_same(three, load_script, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedmed.reports.run_page.write_pngs", lambda run, out: [])
+    script, places = load_script("report"), [tmp_path / "left", tmp_path / "adapted"]
+    for name, place in zip(("control", "control_adapted"), places, strict=True):
+        (three / name).rename(place)
+    given = [
+        str(three),
+        "--out",
+        str(tmp_path / "out"),
+        *(word for at in places[::-1] for word in ("--control", str(at))),
+    ]
+    assert script.main(given) == 0
+    assert "Dice 0.592 left out, 0.722 adapted, 0.717 with learning" in " ".join(capsys.readouterr().out.split())
+    assert script.main([*given, "--control", str(places[0])]) == 2
+    assert "in neither sites adapt" in capsys.readouterr().err
 
 
 def test_a_site_may_be_called_control(pair):
     shutil.rmtree(pair / "control" / "server")
-    assert read_with_control(pair).control_problem == ""
+    assert read_with_controls(pair).control_problems == []
 
 
 def test_what_a_control_may_differ_in():
@@ -278,9 +396,10 @@ def test_many_sites_without_labels_are_counted(pair):
     run = read_run(pair)
     for site in run.sites:
         site.role = "unsupervised"
-    run.gains = [
+    gains = [
         Gain(f"s{n}", "no labels", 0.6, 0.5, low, low + 0.02, 9, 9) for n, low in enumerate([0.1, 0.1, -0.1, -0.01])
     ]
+    run.steps = [Step("left_out", gains)]
     assert headline(run) == (
         "Of 4 sites that train without labels, with all their scans and without them: better off: 2, worse off: 1 and "
         "no difference detected: 1."

@@ -1,25 +1,40 @@
-"""The control of a job on this machine: written and checked before either run begins."""
+"""The controls of a job on this machine: written and checked before any run begins."""
 
 from pathlib import Path
 
 from fedmed.checks.study_check import check_study
 from fedmed.data.datalist import list_entries
 from fedmed.errors import FedMedError, JobError
-from fedmed.jobs.control_study import control_job
+from fedmed.jobs.control_study import control_job, kinds_for
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
-from fedmed.methods.control_kinds import LEFT_OUT
+from fedmed.methods.control_kinds import FOLDERS, LEFT_OUT, OPTIONS, kind_of_control
 from fedmed.recovery.interrupted_workspace import records
 from fedmed.recovery.server_state import RESULT
-from fedmed.reports.control_run import CONTROL, differences
+from fedmed.reports.control_run import check_control, differences
 from fedmed.reports.run import read_run
 from fedmed.reports.words import join
 from fedmed.settings.server import load_server
 from fedmed.settings.site import load_site
 
 
+def write_controls(job: Path, scratch: Path, asked: str = LEFT_OUT) -> dict[str, Path]:
+    """Write the controls of a job: kind -> its folder, in the order in which they are compared.
+
+    Args:
+        job: job folder.
+        scratch: folder in which each gets a folder of its own.
+        asked: kind that was asked for, see :func:`fedmed.jobs.control_study.kinds_for`.
+
+    Raises:
+        JobError: as :func:`write_control`.
+    """
+    kinds = kinds_for(read_job(job, load_server().allowed_classes), asked)
+    return {kind: write_control(job, scratch / FOLDERS[kind], kind) for kind in kinds}
+
+
 def write_control(job: Path, scratch: Path, kind: str = LEFT_OUT) -> Path:
-    """Write the control of a job, and check it as :func:`fedmed.checks.study_check.check_study` does.
+    """Write a control of a job, and check it as :func:`fedmed.checks.study_check.check_study` does.
 
     Args:
         job: job folder.
@@ -33,8 +48,8 @@ def write_control(job: Path, scratch: Path, kind: str = LEFT_OUT) -> Path:
     read = read_job(job, load_server().allowed_classes)
     if not (scored := _scored(read)):
         raise JobError(f"{read.name} has no control: no site has a list 'testing', which both runs would score")
-    if CONTROL in read.clients:
-        raise JobError(f"{read.name} has no control: its folder would be that of the site '{CONTROL}'; rename the site")
+    if (place := FOLDERS[kind]) in read.clients:
+        raise JobError(f"{read.name} has no control: its folder would be that of the site '{place}'; rename the site")
     control = control_job(read, unscored=set(read.clients) - scored, kind=kind)
     try:
         folder = write_job(control, scratch / job.name)
@@ -76,6 +91,24 @@ def is_done(job: Path, workspace: Path) -> bool:
     run = read_run(workspace)
     if found := differences(run.config, config_of(read_job(job, load_server().allowed_classes))):
         raise JobError(f"{workspace} holds a finished run of another job than {job}: {'; '.join(found)}")
+    return True
+
+
+def is_made(control: Path, kind: str, workspace: Path) -> bool:
+    """Whether a folder holds the finished control of a kind of the run in a workspace.
+
+    Raises:
+        JobError: a finished run that is none.
+    """
+    if not (records(control) / RESULT).is_file():
+        return False
+    found = read_run(control)
+    if (held := kind_of_control(found.job)) != kind:
+        raise JobError(
+            f"{control} holds another kind of control, of '{OPTIONS[held]}', in '{found.job}'; use '{OPTIONS[kind]}' "
+            "with another --workspace"
+        )
+    check_control(read_run(workspace), found)
     return True
 
 

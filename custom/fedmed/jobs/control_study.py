@@ -7,7 +7,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.study import Study
-from fedmed.methods.control_kinds import LEFT_OUT, SILENT, SUFFIXES
+from fedmed.methods.control_kinds import ADAPTED, LEFT_OUT, SILENT, SUFFIXES
 from fedmed.methods.kept_statistics import of_role
 from fedmed.methods.method import Method
 
@@ -15,10 +15,10 @@ LENGTH = 200  # of a name, at most
 
 
 def left_out(study: Study, unscored: Collection[str] = ()) -> Study:
-    """Return a study in which the sites that train without labels are only scored. All else is equal.
+    """Return a study in which the sites that train without labels are only scored, and no site adapts.
 
-    They see their images as they did before, at the same size and spacing. ``min_clients`` is lowered where fewer sites
-    are left to train than it asks for.
+    All else is equal. They see their images at the same size and spacing as before. ``min_clients`` is lowered where
+    fewer sites are left to train than it asks for.
 
     Args:
         study: the study.
@@ -33,18 +33,26 @@ def left_out(study: Study, unscored: Collection[str] = ()) -> Study:
     sites = {site: "evaluate" if site in without else role for site, role in study.sites.items() if site not in gone}
     weights = {site: weight for site, weight in study.user_weights.items() if site not in gone}
     made = {"sites": sites, "user_weights": weights, "min_clients": needed, "overrides": _as_seen(study)}
-    return study.model_copy(update=made)
+    return study.unadapted().model_copy(update=made)
 
 
 def silent(study: Study, method: Method) -> Study:
     """Return a study in which the sites that train without labels take part in every round and learn nothing.
 
-    All else is equal, also what an algorithm does to their images, and statistics that they keep to themselves. So what
-    a run has over this control was learned.
+    Nor does any site adapt. All else is equal, also statistics that they keep to themselves.
 
     Args:
         study: the study.
         method: its method, which says with what settings of the bundle nothing is learned.
+
+    Raises:
+        JobError: as :func:`left_out`.
+    """
+    return adapted(study, method).unadapted()
+
+
+def adapted(study: Study, method: Method) -> Study:
+    """Return a study as that of :func:`silent` in which sites adapt: what a run has over it was learned.
 
     Raises:
         JobError: as :func:`left_out`.
@@ -79,19 +87,32 @@ def _as_seen(study: Study) -> dict[Any, dict[str, Any]]:
     return {**study.overrides, **({"evaluate": {**scored, **seen}} if seen else {})}
 
 
+def kinds_for(job: Job, asked: str = LEFT_OUT) -> tuple[str, ...]:
+    """The controls that are made where one of a kind is asked for, in their order.
+
+    Beside the one that leaves sites out, the one in which they adapt, where the study has an adaptation: it tells apart
+    what adaptation and what learning brings.
+    """
+    return (asked, ADAPTED) if asked == LEFT_OUT and job.study.adapts else (asked,)
+
+
 def control_job(job: Job, unscored: Collection[str] = (), kind: str = LEFT_OUT) -> Job:
-    """The job of :func:`left_out` or :func:`silent`, under a name of its own, with the study's text where it is equal.
+    """The job of a control, under a name of its own, with the study's text where it is equal.
 
     Args:
         job: the job whose control it is.
         unscored: see :func:`left_out`.
-        kind: ``left_out`` or ``silent``.
+        kind: one of :mod:`fedmed.methods.control_kinds`.
 
     Raises:
-        JobError: as :func:`left_out`; nobody is tested; or the method or the server's rule cannot do without those
-            sites, or the study says of one of them what only a site that trains can do.
+        JobError: as :func:`left_out`; nobody is tested or, in the control that adapts, nobody adapts; or the method or
+            the server's rule cannot do without those sites, or the study says of one of them what only a site that
+            trains can do.
     """
-    study = silent(job.study, job.method) if kind == SILENT else left_out(job.study, unscored)
+    made = {SILENT: silent, ADAPTED: adapted}
+    study = made[kind](job.study, job.method) if kind in made else left_out(job.study, unscored)
+    if kind == ADAPTED and not study.adapts:
+        raise JobError(f"{job.name} has no control that adapts: its study has no 'adaptation'")
     if not study.evaluate:
         raise JobError(f"{job.name} has no control: its 'evaluate' is false, so there are no scores to compare")
     was, now = job.study.model_dump(), study.model_dump()

@@ -277,6 +277,16 @@ class Study(YamlModel):
             spec["algorithm"] = _chosen(self.algorithm)
         return as_named_now(spec)
 
+    @property
+    def adapts(self) -> bool:
+        """Whether sites adapt, also where the study says so as FedMed 0.1 did."""
+        return bool(self.method_spec.get("adaptation"))
+
+    def unadapted(self) -> "Study":
+        """The study without its adaptation."""
+        kept = self.algorithm if "algorithm" in self.method_spec else None
+        return self.model_copy(update={"adaptation": [], "algorithm": kept})
+
     def of_role(self, *roles: str) -> list[str]:
         """Sites with one of these roles, sorted."""
         return sorted(site for site, role in self.sites.items() if role in roles)

@@ -30,6 +30,7 @@ class Method:
             exported for one site.
         beside_learning: what sites without labels do, also when a model is tested, but not in a control that leaves
             them out: ``show the model their {images} brighter``, where ``{images}`` stands for what they are.
+        scored_adapt: whether sites that never train adapt to their own images too.
         caution: what sites without labels learned from that can mislead, a sentence for a model's card, where
             ``{labels}`` stands for what these sites lack; empty: nothing.
     """
@@ -44,6 +45,7 @@ class Method:
     summed: ClassVar[str | None] = None
     own_images: ClassVar[bool] = False
     beside_learning: ClassVar[str] = ""
+    scored_adapt: ClassVar[bool] = False
     caution: ClassVar[str] = ""
 
     def roles(self) -> Mapping[str, Role]:

@@ -1,51 +1,74 @@
-"""The control beside a run: the same job whose sites without labels are left out, or learn nothing."""
+"""The controls beside a run: the same job whose sites without labels are left out, or learn nothing."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedmed.errors import FedMedError, JobError
-from fedmed.methods.control_kinds import SILENT, kind_of_control
-from fedmed.reports.gain import gains
-from fedmed.reports.run import read_run
+from fedmed.methods.control_kinds import ADAPTED, FOLDERS, LEFT_OUT, OPTIONS, SUFFIXES, kind_of_control
+from fedmed.methods.find_method import as_named_now
+from fedmed.reports.gain import steps
+from fedmed.reports.run import known_method, read_run
 from fedmed.reports.run_contents import Run
 
-CONTROL = "control"  # its folder in the workspace of the run
 DIFFERS = {  # what is another in a control, or only says how long a run took to get to its end
-    "controller": {"job", "sites", "min_clients", "resume", "fresh", "max_failed_rounds", "task_timeout"},
+    "controller": {"job", "sites", "min_clients", "resume", "fresh", "max_failed_rounds", "task_timeout", "exchange"},
     "aggregator": {"user_weights"},
     "model": set[str](),
-}
+}  # `exchange` is what the method says, which is compared
 
 
-def read_with_control(folder: str | Path, control: str | Path | None = None) -> Run:
-    """Read a run and its control, if it has one.
+def read_with_controls(folder: str | Path, controls: Sequence[str | Path] = ()) -> Run:
+    """Read a run and its controls, if it has any.
 
     Args:
         folder: of the run.
-        control: folder of the control; by default ``control`` in that of the run. There, one that is damaged or
-            unfinished does not keep the run from being reported: ``control_problem`` says what is wrong.
+        controls: their folders; by default ``control`` and ``control_adapted`` in that of the run. There, one that is
+            damaged or unfinished does not keep the run from being reported: ``control_problems`` says what is wrong.
 
     Raises:
-        JobError, FedMedError: as :func:`fedmed.reports.run.read_run`; or the folder that was named does not hold a
-            finished control of the run.
+        JobError, FedMedError: as :func:`fedmed.reports.run.read_run`; or a folder that was named does not hold a
+            finished control of the run, or another one does not go with it.
     """
-    run = read_run(folder)
-    place = Path(control) if control else run.folder / CONTROL
-    if control is None and not (place / "server").is_dir():  # a site may have that name
-        return run
-    try:
-        found = read_run(place)
-        check_control(run, found)
-        run.gains, run.control = gains(run, found), kind_of_control(found.job)
-        if not run.gains:
-            raise JobError(f"neither {run.folder} nor the control in {place} was scored at any site")
-    except FedMedError as error:
-        if control is not None:
-            raise
-        run.control_problem = str(error)
+    run, found = read_run(folder), dict[str, Run]()
+    own = [place for name in dict.fromkeys(FOLDERS.values()) if _holds_run(place := run.folder / name)]
+    for place in map(Path, controls or own):
+        try:
+            control = read_run(place)
+            check_control(run, control)
+            _check_beside(kind := kind_of(control), control, found)
+            if not steps(run, {kind: control}):
+                raise JobError(f"neither {run.folder} nor the control in {place} was scored at any site")
+            found[kind] = control
+        except FedMedError as error:
+            if controls:
+                raise
+            run.control_problems.append(str(error))
+    if found:
+        run.steps = steps(run, {kind: found[kind] for kind in SUFFIXES if kind in found})
     return run
+
+
+def _holds_run(place: Path) -> bool:
+    """Whether a folder is that of a run: a site may have the name of a control's."""
+    return (place / "server").is_dir()
+
+
+def kind_of(control: Run) -> str:
+    """The kind of a control; in a silent one of FedMed 0.1 sites adapt, if they do in the run."""
+    kind = kind_of_control(control.job)
+    return ADAPTED if kind != LEFT_OUT and control.adapts else kind
+
+
+def _check_beside(kind: str, control: Run, found: Mapping[str, Run]) -> None:
+    """Refuse a second control of those that adapt, or of those that do not: what each step adds would not be known."""
+    for other, read in found.items():
+        if (kind == ADAPTED) == (other == ADAPTED):
+            raise JobError(
+                f"the controls in {read.folder} and {control.folder} cannot both be compared: in "
+                f"{'both' if kind == ADAPTED else 'neither'} sites adapt; give one in which they do, and one without"
+            )
 
 
 def check_control(run: Run, control: Run) -> None:
@@ -54,22 +77,39 @@ def check_control(run: Run, control: Run) -> None:
     Raises:
         JobError: it did not reach its end, sites learn without labels in it or not in the run, or it is of another job.
     """
-    where, silent = f"the control in {control.folder}", kind_of_control(control.job) == SILENT
-    learning = [] if silent else [site.name for site in control.by_role("unsupervised")]
+    where, kind = f"the control in {control.folder}", kind_of_control(control.job)
+    learning = [site.name for site in control.by_role("unsupervised")] if kind == LEFT_OUT else []
     if not run.by_role("unsupervised"):
         raise JobError(f"{where} has nothing to tell: in {run.folder} no site trains without labels")
     if learning:
         raise JobError(f"{where} is none: {learning[0]} trains without labels in it too; give a run without such sites")
     if [site.name for site in run.by_role("supervised")] != [site.name for site in control.by_role("supervised")]:
         raise JobError(f"{where} is of another job than {run.folder}: other sites train with labels in it")
-    if found := differences(run.config, control.config):
+    ours = run.config if control.adapts or kind == ADAPTED else _unadapted(run)
+    if found := differences(ours, control.config):
         raise JobError(f"{where} is of another job than {run.folder}: {'; '.join(found)}")
     if control.result is None:
-        option = "--silent-control" if silent else "--control"
         raise JobError(
             f"{where} did not reach its end: {len(control.rounds)} of {control.total_rounds} rounds are done; "
-            f"scripts/simulate.py JOB {option} --resume goes on with it"
+            f"scripts/simulate.py JOB {OPTIONS[kind]} --resume goes on with it"
         )
+
+
+def _unadapted(run: Run) -> dict[str, Any]:
+    """What the record of a run would say without its adaptation, of which its labelled sites may have a part."""
+    if not run.adapts:
+        return run.config
+    controller, model = (dict(run.config.get(part) or {}) for part in ("controller", "model"))
+    spec = {key: value for key, value in as_named_now(controller["method"]).items() if key != "adaptation"}
+    controller["method"] = spec
+    plain = known_method({"config": {"controller": controller}})
+    added = set(run.method.role("supervised").overlays) - set(plain.role("supervised").overlays)
+    settings = set(run.method.settings("supervised")) - set(plain.settings("supervised"))
+    if "overlays" in model:
+        model["overlays"] = [overlay for overlay in model["overlays"] if overlay not in added]
+    if "overrides" in model:
+        model["overrides"] = {key: value for key, value in model["overrides"].items() if key not in settings}
+    return {**run.config, "controller": controller, "model": model}
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
@@ -81,9 +121,15 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]
     """
     found = []
     for part, may in DIFFERS.items():
-        first, second = (json.loads(json.dumps(config.get(part) or {})) for config in (ours, theirs))
+        first, second = (_named_now(json.loads(json.dumps(config.get(part) or {}))) for config in (ours, theirs))
         keys = set(first) & set(second) if part == "model" else set(first) | set(second)
         for key in sorted(keys - may):
             if first.get(key) != second.get(key):
                 found.append(f"'{key}' is {first.get(key)!r} and {second.get(key)!r}")
     return found
+
+
+def _named_now(values: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a part, with the method under its names of today."""
+    spec = values.get("method")
+    return {**values, "method": as_named_now(spec)} if isinstance(spec, Mapping) else values

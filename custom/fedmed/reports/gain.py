@@ -1,8 +1,11 @@
-"""What the sites that train without labels bring: a run beside its control, site by site."""
+"""What the sites that train without labels bring: a run beside its controls, site by site."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+
+import pandas as pd
 
 from fedmed.reports.paired_scores import PairedScores, paired_scores, patients_to_tell
 from fedmed.reports.run_contents import Run, Site
@@ -18,12 +21,13 @@ LEAST_SOUGHT = 0.01  # of a score; another seed alone moves one by as much
 
 @dataclass(frozen=True)
 class Gain:
-    """A site's score with and without what the sites without labels bring, 0..1.
+    """A site's score with and without something that the sites without labels bring, 0..1.
 
     Attributes:
         name: of the site.
         part: whether it trains with labels, without, or not at all.
-        ours, theirs: score of the run, and of its control; None where the site was not scored.
+        ours, theirs: score of the run, and of its control; or of a control, and of the one before it; None where the
+            site was not scored.
         low, high: 95 % interval of the difference; None where single cases are not here, or the patients are too few.
         n_cases, n_patients: what the scores are of; no patients where single cases are not here.
         error: standard error of the difference; None without an interval.
@@ -91,14 +95,22 @@ class Gain:
         return f"{self.n_cases}{patients}"
 
     @property
+    def cases(self) -> str:
+        """``8 cases``, or ``60 cases of 31 patients``."""
+        return count(self.n_cases, "case") + self.of.removeprefix(str(self.n_cases))
+
+    @property
+    def basis(self) -> str:
+        """The interval, and of how many cases; or why there is none."""
+        if self.low is None:
+            lacks = "too few for an interval" if self.n_patients else "which are not here one by one"
+            return f"{self.cases}, {lacks}"
+        return f"95 % interval {self.span} over {self.cases}"
+
+    @property
     def in_words(self) -> str:
         """The difference with its interval."""
-        cases = count(self.n_cases, "case") + self.of.removeprefix(str(self.n_cases))
-        if self.low is None:
-            over = f"{cases}, too few for an interval" if self.n_patients else f"{cases}, which are not here one by one"
-        else:
-            over = f"95 % interval {self.span} over {cases}"
-        return f"{signed(self.difference)} ({over})"
+        return f"{signed(self.difference)} ({self.basis})"
 
 
 def signed(value: float | None) -> str:
@@ -106,23 +118,42 @@ def signed(value: float | None) -> str:
     return NOTHING if value is None else f"{value:+.3f}".replace("-", "−")
 
 
-def gains(run: Run, control: Run) -> list[Gain]:
-    """A row for each site that one of the two runs has tested, those without labels first.
+@dataclass(frozen=True)
+class Step:
+    """What is added from a control to the next one, or to the run.
+
+    Attributes:
+        kind: of the control that it begins at.
+        gains: a row for each site, in all steps of a run the same sites.
+    """
+
+    kind: str
+    gains: list[Gain]
+
+
+def steps(run: Run, controls: Mapping[str, Run]) -> list[Step]:
+    """Compare each control with the next one, and the last with the run; sites without labels come first.
+
+    A site has a row if one of them has tested it. Only cases count that all of them scored there.
 
     Args:
-        run, control: two finished runs, see :func:`fedmed.reports.control_run.check_control`.
+        run: a finished run.
+        controls: kind -> finished control, the one with the least first, see
+            :func:`fedmed.reports.control_run.check_control`.
     """
+    chain = [*controls.values(), run]
     order = sorted(run.sites, key=lambda site: site.role != "unsupervised")
-    found = [_gain(run, control, site) for site in order]
-    return [gain for gain in found if gain.ours is not None or gain.theirs is not None]
+    shown = [site for site in order if any(_told(one, site.name)[0] is not None for one in chain)]
+    pairs = zip(controls, chain[1:], chain, strict=False)
+    return [Step(kind, [_gain(run, site, (ours, theirs), chain) for site in shown]) for kind, ours, theirs in pairs]
 
 
-def _gain(run: Run, control: Run, site: Site) -> Gain:
-    others = {other.name: other for other in control.sites}
-    ours, theirs = _told(run, site.name), _told(control, site.name)
-    if ours[0] is None or theirs[0] is None or (paired := _paired(run, site, others[site.name])) is None:
+def _gain(run: Run, site: Site, pair: tuple[Run, Run], chain: Sequence[Run]) -> Gain:
+    ours, theirs = (_told(one, site.name) for one in pair)
+    scored = [one for one in chain if _told(one, site.name)[0] is not None]
+    if ours[0] is None or theirs[0] is None or (paired := _paired(run, site, pair, scored)) is None:
         return Gain(site.name, _part(run, site), ours[0], theirs[0], n_cases=ours[1] or theirs[1])
-    same = paired.n_cases == ours[1] == theirs[1]
+    same = all(paired.n_cases == _told(one, site.name)[1] for one in scored)
     scores = (ours[0], theirs[0]) if same else (paired.ours, paired.theirs)
     known = {"low": paired.low, "high": paired.high, "error": paired.error}
     return Gain(site.name, _part(run, site), *scores, n_cases=paired.n_cases, n_patients=paired.n_patients, **known)
@@ -134,12 +165,19 @@ def _part(run: Run, site: Site) -> str:
     return LABELLED if site.role == "supervised" else SCORED
 
 
-def _paired(run: Run, site: Site, other: Site) -> PairedScores | None:
+def _paired(run: Run, site: Site, pair: tuple[Run, Run], scored: Sequence[Run]) -> PairedScores | None:
     report = report_of(run)
     needed = report.case_columns(run, site.cases)
-    if not needed or not set(needed) <= set(other.cases):
+    also = [_cases(one, site.name) for one in scored]
+    if not needed or not all(set(needed) <= set(cases) for cases in also):
         return None
-    return paired_scores(site.cases, other.cases, needed, partial(report.weighted, run))
+    ours, theirs = (_cases(one, site.name) for one in pair)
+    return paired_scores(ours, theirs, needed, partial(report.weighted, run), also)
+
+
+def _cases(run: Run, name: str) -> pd.DataFrame:
+    """A site's table of cases in a run."""
+    return next(site.cases for site in run.sites if site.name == name)
 
 
 def _told(run: Run, name: str) -> tuple[float | None, int]:

@@ -1,12 +1,13 @@
 """What the sites without labels bring, in sentences and as a table for a terminal."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedmed.methods.control_kinds import LEFT_OUT, SILENT
+from fedmed.methods.control_kinds import ADAPTED, LEFT_OUT, OPTIONS, SILENT
 from fedmed.plain_text import in_terminal
 from fedmed.reports.gain import (
     BETTER,
@@ -29,25 +30,44 @@ from fedmed.reports.words import count, fixed, join
 
 MOST = 2  # sites that each have a sentence
 BESIDE = (
-    "In the run the sites without labels {does}, also when a model is tested; in the control they see them as they "
-    "are. So the difference holds that too; 'scripts/simulate.py JOB --silent-control' shows what learning adds to it."
+    "In the run the sites without labels {does}, also when a model is tested; in the control they do not. So the "
+    "difference holds that too; {remedy}."
 )
 OWN_STATISTICS = (
     "In the run the sites without labels are tested with BatchNorm statistics of their own {images}, in the control "
     "with those of labelled sites. So the difference holds that too, for which nothing need be learned; "
     "'scripts/simulate.py JOB --silent-control' shows what learning adds to it."
 )
+REMEDIES = {
+    LEFT_OUT: "the control that tells the two apart is missing: 'scripts/simulate.py JOB --control --resume' makes it",
+    SILENT: "'scripts/simulate.py JOB --control' tells the two apart",
+}
 HAS = {LABELLED: "has labels", SCORED: "is only scored", NO_LABELS: "has no labels", SOME_LABELS: "has few labels"}
+WITH = "with learning"  # the run, beside a control in which sites adapt
 
 
 @dataclass(frozen=True)
 class Wording:
-    """How a kind of control is spoken of: after "with and without", a score, "worse off", and "the same job"."""
+    """How a kind of control is spoken of.
+
+    Attributes:
+        compared: after "with and without".
+        without: after a score.
+        worse_off: after "worse off".
+        lacks: after "the same job".
+        equal, unadapted: after that, where the run does not adapt, and where it does.
+        short: over a column, beside a control in which sites adapt.
+        adds: what the step after it brings, beside one.
+    """
 
     compared: str
     without: str
     worse_off: str
     lacks: str
+    equal: str
+    unadapted: str
+    short: str
+    adds: str
 
 
 WORDS = {
@@ -56,99 +76,191 @@ WORDS = {
         "without them",
         "with them",
         "in which the sites without labels do not train: they are only scored",
+        "",
+        ", and no site adapts",
+        "left out",
+        "by adaptation",
     ),
     SILENT: Wording(
         "what is learned without labels",
         "with nothing learned from them",
         "by what is learned from them",
-        "in which the sites without labels take part in every round and learn nothing; what else is done to their "
-        "{images} is done in both",
+        "in which the sites without labels take part in every round and learn nothing",
+        "; what else is done to their {images} is done in both",
+        ", and no site adapts",
+        "silent",
+        "by adaptation",
+    ),
+    ADAPTED: Wording(
+        "what is learned without labels",
+        "adapted, with nothing learned from them",
+        "by what is learned from them",
+        "in which the sites without labels take part in every round, adapt as in the run, and learn nothing",
+        "",
+        "",
+        "adapted",
+        "by learning",
     ),
 }
 
 
+def rows(run: Run) -> list[tuple[Gain, ...]]:
+    """What each step brings, site by site."""
+    return list(zip(*(step.gains for step in run.steps), strict=True))
+
+
+def is_split(run: Run) -> bool:
+    """Whether the controls tell apart what adaptation and what learning brings."""
+    return len(run.steps) > 1
+
+
+def score_heads(run: Run) -> list[str]:
+    """Heads of the columns of :func:`scores_of`."""
+    return [*(WORDS[step.kind].short for step in run.steps), WITH] if is_split(run) else ["with", "without"]
+
+
+def scores_of(row: Sequence[Gain]) -> list[float | None]:
+    """A site's scores: with and without; of two steps from the first control to the run."""
+    return [row[0].theirs, *(gain.ours for gain in row)] if len(row) > 1 else [row[0].ours, row[0].theirs]
+
+
+def change_heads(run: Run, one: str) -> list[str]:
+    """Heads of columns of what each step brings; ``one`` where there is one alone."""
+    return [WORDS[step.kind].adds for step in run.steps] if is_split(run) else [one]
+
+
 def headline(run: Run) -> str:
-    """What joining has brought the sites without labels, or others if those were not scored, a sentence or two each."""
+    """What joining has brought the sites without labels, or others if those were not scored, a sentence or two each.
+
+    Where controls tell it apart, what adaptation and what learning has; then also at sites that adapt and never train.
+    """
     unlabelled, images = [site.name for site in run.by_role("unsupervised")], report_of(run).images
-    known = [gain for gain in run.gains if gain.difference is not None]
-    shown, first, which = [gain for gain in known if gain.part in (NO_LABELS, SOME_LABELS)], "", "train without labels"
+    known = [row for row in rows(run) if all(gain.difference is not None for gain in row)]
+    shown, first, which = [row for row in known if row[0].part in (NO_LABELS, SOME_LABELS)], "", "train without labels"
+    scored = [row for row in known if row[0].part == SCORED]
     whose = f"its {images}" if len(unlabelled) == 1 else f"all their {images}"
     if not shown:
-        first = f"What {join(unlabelled)} gained is not known: not scored in both runs. "
-        shown, which = [gain for gain in known if gain.part == SCORED] or known, "were scored"
+        first = f"What {join(unlabelled)} gained is not known: not scored in {_all_runs(run)}. "
+        shown, which = scored or known, "were scored"
         whose = f"the {images} of {join(unlabelled)}"
+    elif is_split(run) and run.method.scored_adapt and len(shown) + len(scored) <= MOST:
+        shown = shown + scored
     if len(shown) > MOST:
-        counts = [(word, sum(gain.verdict == word for gain in shown)) for word in (BETTER, WORSE, NONE_SEEN, TOO_FEW)]
-        said = join([f"{word}: {n}" for word, n in counts if n])
-        compared = f"with {whose} and {WORDS[run.control].without}"
-        return f"{first}Of {len(shown)} sites that {which}, {compared}: {said or 'no intervals'}."
-    return first + " ".join(_sentence(gain, run, whose) for gain in shown)
+        compared = "; ".join(
+            _counted(run, [row[place] for row in shown], place, whose) for place in range(len(shown[0]))
+        )
+        return f"{first}Of {len(shown)} sites that {which}, {compared}."
+    return first + " ".join(_split(row, run) if is_split(run) else _sentence(row[0], run, whose) for row in shown)
+
+
+def _all_runs(run: Run) -> str:
+    return "all three runs" if is_split(run) else "both runs"
+
+
+def _counted(run: Run, shown: Sequence[Gain], place: int, whose: str) -> str:
+    """How many sites a step leaves how: ``by learning: better off: 2 and worse off: 1``."""
+    counts = [(word, sum(gain.verdict == word for gain in shown)) for word in (BETTER, WORSE, NONE_SEEN, TOO_FEW)]
+    said, words = join([f"{word}: {n}" for word, n in counts if n]), WORDS[run.steps[place].kind]
+    return f"{words.adds if is_split(run) else f'with {whose} and {words.without}'}: {said or 'no intervals'}"
+
+
+def _split(row: Sequence[Gain], run: Run) -> str:
+    """A site's scores with each control and in the run, and what each step has brought."""
+    scores = [f"{fixed(score)} {head}" for score, head in zip(scores_of(row), score_heads(run), strict=True)]
+    changes = [_brought(gain, WORDS[step.kind].adds) for gain, step in zip(row, run.steps, strict=True)]
+    changes[1:] = [said.replace(f" over {row[0].cases}", "") for said in changes[1:]]  # they are the same
+    return f"{row[0].name}, which {HAS[row[0].part]}: {run.score.label} {', '.join(scores)}: {', '.join(changes)}."
+
+
+def _brought(gain: Gain, adds: str) -> str:
+    """``+0.130 by adaptation (95 % interval +0.101 to +0.158 over 20 cases)``, and what follows from it."""
+    few = f"; {count(gain.n_patients, 'patient')} cannot tell"
+    if gain.cannot_tell:
+        few += f"; about {gain.needed:,} would" + ("" if gain.sought > LEAST_SOUGHT else f" show {LEAST_SOUGHT:g}")
+    so = {WORSE: "; worse off", NONE_SEEN: "; no difference was detected", TOO_FEW: few}
+    return f"{signed(gain.difference)} {adds} ({gain.basis}{so.get(gain.verdict, '')})"
 
 
 def _sentence(gain: Gain, run: Run, whose: str) -> str:
     """A site's scores, their difference, and what follows from the interval where a reader could overlook it."""
-    ours, theirs = f"{fixed(gain.ours)} with {whose}", f"{fixed(gain.theirs)} {WORDS[run.control].without}"
+    words = WORDS[run.steps[0].kind]
+    ours, theirs = f"{fixed(gain.ours)} with {whose}", f"{fixed(gain.theirs)} {words.without}"
     scores = f"{run.score.label} {ours}, {theirs}: {gain.in_words}."
     by = ", by less than 0.0005" if abs(gain.difference or 0.0) < 0.0005 else ""  # which `signed` shows as 0.000
-    so = {WORSE: f" It is worse off {WORDS[run.control].worse_off}{by}.", NONE_SEEN: " No difference was detected."}
-    so |= {TOO_FEW: _cannot_tell(gain)}
+    so = {WORSE: f" It is worse off {words.worse_off}{by}.", NONE_SEEN: " No difference was detected."}
+    so |= {TOO_FEW: f" {_cannot_tell(gain)}."}
     return f"{gain.name}, which {HAS[gain.part]}: {scores}{so.get(gain.verdict, '')}"
 
 
 def _cannot_tell(gain: Gain) -> str:
     """That patients are too few, and how many would do, where they are enough to tell that."""
     if not gain.cannot_tell:
-        return f" {count(gain.n_patients, 'patient')} cannot tell."
+        return f"{count(gain.n_patients, 'patient')} cannot tell"
     size = "a difference of this size" if gain.sought > LEAST_SOUGHT else f"a difference of {LEAST_SOUGHT:g}"
-    return f" {gain.n_patients} patients cannot tell; about {gain.needed:,} would show {size}, at this spread."
+    return f"{gain.n_patients} patients cannot tell; about {gain.needed:,} would show {size}, at this spread"
+
+
+def compared(run: Run) -> str:
+    """The heading of the comparison, without a capital."""
+    return join(score_heads(run)) if is_split(run) else f"with and without {WORDS[run.steps[0].kind].compared}"
 
 
 def what_control(run: Run) -> str:
-    """What the control is, a sentence."""
-    lacks = WORDS[run.control].lacks.format(images=report_of(run).images)
-    return f"The control is the same job, with the same seed and as many rounds and steps, {lacks}."
+    """What the control is, or the two are, in a sentence."""
+    images, same = report_of(run).images, "the same job, with the same seed and as many rounds and steps"
+    lacks = [_lacks(run, step.kind).format(images=images) for step in run.steps]
+    if not is_split(run):
+        return f"The control is {same}, {lacks[0]}."
+    first, second = (WORDS[step.kind].short for step in run.steps)
+    return f"The controls are {same}: {first}, {lacks[0]}; and {second}, {lacks[1]}."
+
+
+def _lacks(run: Run, kind: str) -> str:
+    return WORDS[kind].lacks + (WORDS[kind].unadapted if run.adapts else WORDS[kind].equal)
 
 
 def beside_learning(run: Run) -> list[str]:
     """What the difference to the control holds beside what is learned, if it does, in sentences."""
-    if run.control != LEFT_OUT:
+    images, kind = report_of(run).images, run.steps[0].kind
+    if is_split(run) or kind == ADAPTED:
         return []
-    images = report_of(run).images
+    found = [OWN_STATISTICS.format(images=images)] if kind == LEFT_OUT and statistics_note(run) else []
     does = run.method.beside_learning.format(images=images)
-    found = [BESIDE.format(does=does)] if does else []
-    return [*found, OWN_STATISTICS.format(images=images)] if statistics_note(run) else found
+    if not does or (kind == SILENT and not run.adapts):
+        return found
+    remedy = (
+        REMEDIES[kind] if run.adapts else f"'scripts/simulate.py JOB {OPTIONS[SILENT]}' shows what learning adds to it"
+    )
+    return [BESIDE.format(does=does, remedy=remedy), *found]
 
 
 def gain_notes(run: Run) -> list[str]:
     """What a reader of the table must know, sites that are worse off first."""
-    worse = [f"{g.name}, {g.in_words}" for g in run.gains if g.verdict == WORSE and g.part in (LABELLED, SCORED)]
-    missed = [gain.name for gain in run.gains if gain.difference is None]
+    whats = [f"Worse off {words}" for words in change_heads(run, "with what the sites without labels bring")]
     notes = {
-        "Worse off with what the sites without labels bring": worse,
-        "Not scored in both runs": missed,
+        what: [f"{g.name}, {g.in_words}" for g in step.gains if g.verdict == WORSE and g.part in (LABELLED, SCORED)]
+        for what, step in zip(whats, run.steps, strict=True)
     }
+    missed = [row[0].name for row in rows(run) if any(gain.difference is None for gain in row)]
+    notes[f"Not scored in {_all_runs(run)}"] = missed
     return [f"{what}: {join(names)}." for what, names in notes.items() if names]
 
 
 def on_screen(run: Run) -> list[RenderableType]:
-    """The comparison for a terminal, or why there is none though there is a control."""
-    if run.gains:
-        return [_table(run)]
-    return [Text(f"No control to compare with: {in_terminal(run.control_problem)}")] if run.control_problem else []
+    """The comparison for a terminal, and why there is none with a control that is there."""
+    what = "One of the controls is not compared" if run.steps else "No control to compare with"
+    problems: list[RenderableType] = [Text(f"{what}: {in_terminal(problem)}") for problem in run.control_problems]
+    return [_table(run), *problems] if run.steps else problems
 
 
 def _table(run: Run) -> Table:
-    rows = [
-        {
-            "site": gain.name,
-            "labels": gain.part,
-            "cases": str(gain.n_cases),
-            "with": fixed(gain.ours),
-            "without": fixed(gain.theirs),
-            "change": signed(gain.difference),
-            "95 % interval": gain.span,
-        }
-        for gain in run.gains
-    ]
-    title = f"{run.job}: {run.score.label} with and without {WORDS[run.control].compared}"
-    return screen_table(title, rows, [headline(run), *beside_learning(run), *gain_notes(run)])
+    shown = []
+    for row in rows(run):
+        cells = {"site": row[0].name, "labels": row[0].part, "cases": str(row[0].n_cases)}
+        cells |= {head: fixed(score) for head, score in zip(score_heads(run), scores_of(row), strict=True)}
+        for head, gain in zip(change_heads(run, "change"), row, strict=True):
+            cells[head] = signed(gain.difference)
+            cells[f"95 % interval {head}" if is_split(run) else "95 % interval"] = gain.span
+        shown.append(cells)
+    title = f"{run.job}: {run.score.label} {compared(run)}"
+    return screen_table(title, shown, [headline(run), *beside_learning(run), *gain_notes(run)])

@@ -36,7 +36,11 @@ class PairedScores:
 
 
 def paired_scores(
-    ours: pd.DataFrame, theirs: pd.DataFrame, needed: Sequence[str], score: Scorer
+    ours: pd.DataFrame,
+    theirs: pd.DataFrame,
+    needed: Sequence[str],
+    score: Scorer,
+    also: Sequence[pd.DataFrame] = (),
 ) -> PairedScores | None:
     """Compare two models case by case; None where they have no case in common.
 
@@ -47,8 +51,12 @@ def paired_scores(
         ours, theirs: two tables of cases, as text, with the columns ``case`` and ``patient``.
         needed: columns without whose numbers a case has no score.
         score: of cases, each as often as its weight says.
+        also: such tables of other models; a case that one of them did not score, or with another label, does not count.
     """
-    first, second = _both(_known(ours, needed), _known(theirs, needed))
+    first, second = _known(ours, needed), _known(theirs, needed)
+    for other in also:
+        first, _ = _both(first, _known(other, needed))
+    first, second = _both(first, second)
     if first.empty:
         return None
     patients = first[PATIENT].to_numpy(str)

@@ -1,6 +1,6 @@
 """What a report knows of a run: plain values, and no file but the pictures."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +10,14 @@ import pandas as pd
 from fedmed.bundles.score import Score
 from fedmed.data.structure import Structure
 from fedmed.data.trained_on import TrainedOn
-from fedmed.methods.control_kinds import LEFT_OUT
 from fedmed.methods.declarations import USED_LABELS
+from fedmed.methods.find_method import as_named_now
 from fedmed.methods.method import Method
 from fedmed.reports.rounds import Round
 from fedmed.reports.words import join
 
 if TYPE_CHECKING:
-    from fedmed.reports.gain import Gain
+    from fedmed.reports.gain import Step
 
 PICTURES = ("best", "median", "worst")
 UNSCORED = "not scored"  # the kind of a picture whose case nobody has marked
@@ -74,10 +74,9 @@ class Run:
         kind: of the task, as the bundle named it; empty in runs of an earlier FedMed.
         classes: what the study looked for; empty likewise.
         grid: voxel size in mm on which masks were scored; empty where that is not known.
-        gains: a row a site: its score here, and in the control, the same job in which the sites without labels are left
-            out or learn nothing; none where there is no control.
-        control: its kind, see :mod:`fedmed.methods.control_kinds`.
-        control_problem: why the control that is there cannot be compared.
+        steps: what is added from one of its controls to the next, and from the last to the run; none where there is no
+            control, the same job in which the sites without labels are left out or learn nothing.
+        control_problems: why controls that are there cannot be compared.
     """
 
     folder: Path
@@ -99,9 +98,8 @@ class Run:
     method: Method
     classes: list[Structure] = field(default_factory=list)
     grid: list[float] = field(default_factory=list)
-    gains: list["Gain"] = field(default_factory=list)
-    control: str = LEFT_OUT
-    control_problem: str = ""
+    steps: list["Step"] = field(default_factory=list)
+    control_problems: list[str] = field(default_factory=list)
 
     @property
     def has_site_folders(self) -> bool:
@@ -116,6 +114,12 @@ class Run:
     def tested(self) -> bool:
         """Whether the sites test the model at the end."""
         return (self.config.get("controller") or {}).get("evaluate", True) is not False
+
+    @property
+    def adapts(self) -> bool:
+        """Whether its sites adapt to their own images."""
+        spec = (self.config.get("controller") or {}).get("method")
+        return isinstance(spec, Mapping) and bool(as_named_now(spec).get("adaptation"))
 
     def used_labels(self, site: Site) -> bool:
         """Whether a site trained on labels, by what it reported: corrected masks may turn up at one without any."""

@@ -1,5 +1,6 @@
 """The report of a run: one HTML page that needs nothing else, and PNGs beside it."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,11 +8,10 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from fedmed.errors import FedMedError
-from fedmed.reports import curves, notes, palette, plots
-from fedmed.reports.control_run import read_with_control
+from fedmed.reports import curves, gain_words, notes, palette, plots
+from fedmed.reports.control_run import read_with_controls
 from fedmed.reports.gain import signed
 from fedmed.reports.gain_chart import gain_chart
-from fedmed.reports.gain_words import WORDS, beside_learning, gain_notes, headline, what_control
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_report import Chart, report_of, sections_of
 from fedmed.reports.sheet import fill_template
@@ -39,18 +39,18 @@ class Report(NamedTuple):
     pngs: list[Path]
 
 
-def write_report(folder: str | Path, out: str | Path | None = None, control: str | Path | None = None) -> Report:
+def write_report(folder: str | Path, out: str | Path | None = None, controls: Sequence[str | Path] = ()) -> Report:
     """Write ``report.html`` and PNGs of a run.
 
     Args:
         folder: the run's folder.
         out: where to write; ``<folder>/report`` by default.
-        control: folder of its control, where that is not ``<folder>/control``.
+        controls: folders of its controls, where they are not in the run's.
 
     Raises:
         FedMedError: no run there (JobError), a damaged file, or no place to write.
     """
-    run = read_with_control(folder, control)
+    run = read_with_controls(folder, controls)
     out = (Path(out).expanduser() if out else run.folder / "report").absolute()
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ def charts(run: Run) -> dict[str, Chart]:
         found[UPDATES] = Chart(curves.updates, GEOMETRY)
     for section in sections_of(run):
         found |= section.charts(run)
-    return found | ({"gain": Chart(gain_chart)} if run.gains else {})
+    return found | ({"gain": Chart(gain_chart)} if run.steps else {})
 
 
 def page(run: Run) -> str:
@@ -102,10 +102,8 @@ def page(run: Run) -> str:
         captions={name: chart.caption for name, chart in drawn.items()},
         charts={name: Markup(plots.svg(chart.draw(run), name)) for name, chart in drawn.items() if name != BESIDE},
         settings=settings(run),
-        summary=headline(run) if run.gains else report.summary(run),
-        gain_notes=gain_notes(run),
-        compared=WORDS[run.control].compared,
-        control=" ".join([what_control(run), *beside_learning(run)]),
+        summary=gain_words.headline(run) if run.steps else report.summary(run),
+        gain=gain_words,
         signed=signed,
         fixed=fixed,
         NOTHING=NOTHING,

@@ -35,6 +35,8 @@ class WithAlgorithm(Method):
         object.__setattr__(self, "own_images", self.method.own_images or self.algorithm.own_images)
         beside = [said for one in (self.method, self.algorithm) if (said := one.beside_learning)]
         object.__setattr__(self, "beside_learning", " and ".join(beside))
+        adapt = self.key == "adaptation" and bool(self.algorithm.overlays_of("evaluate"))
+        object.__setattr__(self, "scored_adapt", self.method.scored_adapt or adapt)
         object.__setattr__(
             self,
             "title",
