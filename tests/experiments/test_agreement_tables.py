@@ -77,7 +77,9 @@ def test_each_part_differs_from_the_method_in_what_it_names(name):
 
     assert changed("with the gate") == {"gate", "everywhere"} and changed("with alignment") == {"align"}
     assert changed("brightness as it is") == {"algorithm"}
-    assert made["as bright, nothing learned"].study.algorithm == whole.algorithm
+    unlearned = made["as bright, nothing learned"].study
+    assert unlearned.adapts and unlearned.algorithm == whole.algorithm
+    assert unlearned.overrides["unsupervised"] == {**whole.overrides["unsupervised"], "learning_rate": 0.0}
     assert changed("one view") == {"flips"} and changed("only where both agree") == {"everywhere"}
     assert changed("nobody judges") == {"careful"}
     assert changed("joined") == changed("plain average") == {"combine"}

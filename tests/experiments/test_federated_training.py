@@ -132,6 +132,21 @@ def test_a_silent_site_differs_in_what_it_learns_alone():
     assert config.get_parsed_content("learning_rate") == 0
 
 
+@pytest.mark.parametrize("said", [{"adaptation": "intensity"}, {"algorithm": "gamma_matching"}])
+def test_in_one_control_alone_sites_adapt(said):
+    trains = job(train=PAIR, job=said)
+    for control in ("left_out", "silent"):
+        assert job(train=PAIR, control=control, job=said) == job(train=PAIR, control=control)
+    adapted, silent = job(train=PAIR, control="adapted", job=said), job(train=PAIR, control="silent")
+    assert adapted.overrides == silent.overrides and adapted.sites == silent.sites
+    assert adapted.model_copy(update={"overrides": trains.overrides}) == trains
+
+
+def test_where_no_site_adapts_there_is_no_control_that_does():
+    with pytest.raises(JobError, match="arm 'a': 'control' is 'adapted', but its 'job' has no 'adaptation'"):
+        job(train=PAIR, control="adapted", job={"algorithm": "fedprox"})
+
+
 @pytest.mark.parametrize("bundle", sorted(path.name for path in BUNDLES.iterdir()))
 def test_every_bundle_lets_a_site_be_silenced(bundle):
     Bundle(bundle, [], dict(Role("trains", "a.B").silent))
@@ -183,7 +198,7 @@ def test_what_the_federation_lacks_is_named(tmp_path):
         ({"train": ["site_1"]}, r"'train' is \['site_1'\]"),
         ({"train": {}, "pool": "site_1"}, "'pool' is 'site_1'"),
         ({"control": "silent"}, "'control' is 'silent', but no site of the arm trains without labels"),
-        ({"control": "quiet"}, "'control' is 'quiet'.*'left_out' or 'silent'"),
+        ({"control": "quiet"}, "'control' is 'quiet'.*'left_out', 'silent' or 'adapted'"),
         ({"interval": -2}, "'interval' is -2"),
         ({"interval": "1e-2"}, "'interval' is '1e-2'.*write 0.01"),
         ({"scaled": {"supervised": {"batch_size": {"by": "two"}}}}, "'scaled.supervised.batch_size.by' is 'two'"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -476,6 +477,67 @@ def test_a_control_of_another_job_does_not_start(script, runs, stand_in, tmp_pat
     assert script.main([str(tmp_path / "job"), "--workspace", str(tmp_path / "ws"), "--resume", "--control"]) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "ws/control").exists()
+
+
+@pytest.fixture
+def adapting(runs, stand_in, allow_extras, change_study, tmp_path):
+    """A job whose sites adapt; runs of it and its controls end at once, but while there is a file ``full``."""
+    from fedmed.checks.control_check import config_of, write_controls
+    from fedmed.jobs.job_folder import read_job
+    from fedmed.methods.control_kinds import FOLDERS
+
+    allow_extras("intensity_shares")
+    job = change_study(shutil.copytree(runs / "job", tmp_path / "job"), adaptation="intensity")
+    made = {FOLDERS[kind]: folder for kind, folder in write_controls(job, tmp_path / "made").items()}
+    read = {name: read_job(folder) for name, folder in {"ws": job, **made}.items()}
+    facts = {name: {"job": one.name, "config": config_of(one)} for name, one in read.items()}
+    (tmp_path / "facts.json").write_text(json.dumps(facts))
+    stand_in(
+        f"if w.name == 'control_adapted' and Path({str(tmp_path / 'full')!r}).exists():\n"
+        "    sys.exit('ERROR: x - ERROR - no space left')\n"
+        + COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')")
+        + f"facts = json.loads(Path({str(tmp_path / 'facts.json')!r}).read_text())[w.name]\n"
+        "path = w / 'server/simulate_job/fedmed/run.json'\n"
+        "path.write_text(json.dumps(json.loads(path.read_text()) | facts))\n"
+        "print((Path(sys.argv[2]) / 'app_server/config/study.yaml').read_text())\n"
+    )
+    return job
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_job_that_adapts_has_two_controls(script, adapting, tmp_path, capsys):
+    options = [str(adapting), "--workspace", str(tmp_path / "ws"), "--control"]
+    assert script.main(options) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    begun = [
+        printed.index(said)
+        for said in ("job: three trainings", "job: 3 sites", " control: job:", "adapted control: job:")
+    ]
+    assert begun == sorted(begun) and printed.count("report: ") == 1
+    assert re.search("ct_east, which has no labels: Dice .* left out, .* adapted, .* with learning: ", printed)
+    left, adapted = ((tmp_path / f"ws/{name}.log").read_text() for name in ("control", "control_adapted"))
+    assert "ct_east: evaluate" in left and "adaptation: []" in left
+    assert "ct_east: unsupervised" in adapted and "adaptation: intensity" in adapted and "learning_rate: 0" in adapted
+    assert script.main([*options, "--resume"]) == 2
+    assert "is finished; there is nothing to resume" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "ws/control_adapted")
+    assert script.main([*options, "--resume"]) == 0
+    printed = capsys.readouterr().out
+    assert "its controls are next" in printed and "\ncontrol: job" not in printed and "adapted control: job" in printed
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_without_the_control_that_adapts_the_run_is_reported(script, adapting, tmp_path, capsys):
+    options = [str(adapting), "--workspace", str(tmp_path / "ws"), "--control", "--quiet"]
+    (tmp_path / "full").touch()
+    assert script.main(options) == 1
+    printed = capsys.readouterr()
+    assert "only its adapted control is missing: the same command with --resume makes it" in printed.err
+    assert "three trainings" not in printed.out
+    page = (tmp_path / "ws/report/report.html").read_text()
+    assert "ct_east, which has no labels" in page and "the control that tells the two apart is missing" in page
+    assert script.main([*options[:-2], "--silent-control", "--resume"]) == 2
+    assert re.search("control holds another kind of control, of '--control'", capsys.readouterr().err)
 
 
 def test_a_folder_in_the_place_of_the_control_is_never_deleted(script, runs, stand_in, tmp_path, capsys):

@@ -22,8 +22,8 @@ from fedmed.experiments.job_step import JobStep, run_folder
 from fedmed.experiments.score_table import without
 from fedmed.experiments.site_lists import POOL, pooled_site, require_values, site_for
 from fedmed.jobs.job import Job
-from fedmed.methods.control_kinds import LEFT_OUT, SILENT
-from fedmed.methods.find_method import load_method
+from fedmed.methods.control_kinds import ADAPTED, LEFT_OUT, SILENT
+from fedmed.methods.find_method import is_adaptation, load_method
 from fedmed.methods.lent_layers import ALL_SITES
 from fedmed.settings.site import SiteConfig
 from fedmed.settings.yaml_model import YamlModel
@@ -50,7 +50,7 @@ class FederatedTraining(ChainLink):
         in_turn: each site of ``train`` or ``pool`` is left out once, and is where that model is tested.
         control: what the sites without labels of ``train`` do instead, so that it is seen what their scans are worth:
             ``left_out`` = they do not train; ``silent`` = they take part in every round and learn nothing, as their
-            role in the method says.
+            role in the method says; in both no site adapts. ``adapted`` = as ``silent``, with the job's ``adaptation``.
         budget: in place of the data's.
         interval: factor of the budget's aggregation interval.
         warm_start: whether sites without labels join late.
@@ -70,7 +70,7 @@ class FederatedTraining(ChainLink):
     alone: list[str] = []
     at_home: bool = False
     in_turn: bool = False
-    control: Literal["left_out", "silent"] | None = None
+    control: Literal["left_out", "silent", "adapted"] | None = None
     budget: Budget | None = None
     interval: Positive = 1
     warm_start: bool = True
@@ -149,7 +149,7 @@ class FederatedTraining(ChainLink):
     def job_of(self, place: Place) -> Job:
         """The job of one seed."""
         data: FederationData = place.data
-        overlays, given = data.networks[self.network] + self.overlays, {"bundle": data.bundle, **data.job, **self.job}
+        overlays, given = data.networks[self.network] + self.overlays, self._given(data)
         if (lender := given.get("release_from")) and lender != ALL_SITES:
             given["release_from"] = data.shown_sites([lender])[lender]
         late = self.warm_start and "unsupervised" in self._roles()
@@ -157,7 +157,7 @@ class FederatedTraining(ChainLink):
         schedule["warm_start"] |= given.pop("warm_start", {})
         schedule |= {key: given.pop(key) for key in {"epochs"} & set(schedule) & set(given)}
         left_out, roles = set(self.train) - set(self._training()), self._site_roles(place)
-        return link_job(
+        job = link_job(
             place.arm,
             given,
             name=JOB_NAME,
@@ -171,6 +171,17 @@ class FederatedTraining(ChainLink):
             seed=place.seed,
             **schedule,
         )
+        if self.control == ADAPTED and not job.study.adapts:
+            raise JobError(f"arm '{place.arm}': 'control' is 'adapted', but its 'job' has no 'adaptation'")
+        return job
+
+    def _given(self, data: FederationData) -> dict[str, Any]:
+        """Further settings of the job; without an adaptation where a control does not adapt."""
+        given = {"bundle": data.bundle, **data.job, **self.job}
+        if self.control not in (LEFT_OUT, SILENT):
+            return given
+        gone = {"adaptation", *(["algorithm"] if is_adaptation(given.get("algorithm")) else [])}
+        return {key: value for key, value in given.items() if key not in gone}
 
     def _training(self) -> dict[str, TrainingRole]:
         """Sites that train, as the table names them -> role."""
@@ -209,7 +220,7 @@ class FederatedTraining(ChainLink):
                     found = f"{base!r} in the bundle '{job['bundle']}'"
                     raise JobError(f"'scaled' is a multiple of '{source}', which is {found}")
                 overrides[role][name] = base * scaled.by
-        if self.control == SILENT:
+        if self.control in (SILENT, ADAPTED):
             declared = load_method(job.get("method")).roles()
             overrides["unsupervised"] |= dict(declared["unsupervised"].silent) if "unsupervised" in declared else {}
         return overrides

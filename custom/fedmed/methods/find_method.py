@@ -49,14 +49,19 @@ def load_method(spec: Any, allowed: Collection[str] = ()) -> Method:
 def as_named_now(spec: Mapping[str, Any]) -> dict[str, Any]:
     """What studies and runs of FedMed 0.1 call an algorithm and is an adaptation, under its name of today."""
     chosen = spec.get("algorithm")
-    name = chosen.get("name") if isinstance(chosen, Mapping) else None
-    if not isinstance(name, str) or name not in MOVED:
+    if not isinstance(chosen, Mapping) or not is_adaptation(chosen):
         return dict(spec)
-    _tell_of_move(name)
+    _tell_of_move(name := chosen["name"])
     now, args = MOVED[name]
-    made = {"name": now, "args": {**args, **((chosen or {}).get("args") or {})}}
+    made = {"name": now, "args": {**args, **(chosen.get("args") or {})}}
     rest = {key: value for key, value in spec.items() if key != "algorithm"}
     return {**rest, "adaptation": [*rest.get("adaptation", ()), made]}
+
+
+def is_adaptation(algorithm: Any) -> bool:
+    """Whether what a study calls its algorithm, a name or ``name`` and ``args``, is an adaptation now."""
+    name = algorithm.get("name") if isinstance(algorithm, Mapping) else algorithm
+    return isinstance(name, str) and name in MOVED
 
 
 @cache
