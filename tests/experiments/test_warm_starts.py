@@ -61,6 +61,16 @@ def test_the_second_arm_trains_only_what_differs_and_has_the_same_scores(trained
     assert trained("shared", **FAST)[1] == []
 
 
+def test_what_labelled_sites_tell_others_changes_nothing_of_their_rounds(trained, allow_extras, tmp_path):
+    allow_extras("intensity_shares")
+    whole, job = {"supervised": SMALL, "evaluate": SMALL}, {"adaptation": "intensity"}
+    alone, _ = trained("alone", control="left_out", overrides=whole, job=job)
+    share(tmp_path)
+    trained("shared", job=job)
+    scores, rounds = trained("shared", control="left_out", overrides=whole, job=job)
+    assert rounds and not any(round < 2 for _, round in rounds) and scores.equals(alone)
+
+
 @pytest.mark.parametrize(
     "other",
     [{"seed": 1}, {"overrides": {"supervised": {**SMALL, "learning_rate": 0.01}}}],

@@ -3,9 +3,13 @@
 import logging
 import os
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from fedmed.bundles.find import SHARED_OVERLAYS
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import StateError
 from fedmed.federation.client import Client
@@ -19,7 +23,7 @@ log = logging.getLogger("fedmed.loop")
 
 FOLDER = "warm_starts"  # beside the runs
 UPDATE, STATE = "update.pt", "state.pt"
-UNLIKE = {"study", "keep_rounds", "earlier"}  # of a task: what changes nothing of the round's training
+UNLIKE = {"study", "keep_rounds", "earlier", "reuse"}  # of a task: what changes nothing of the round's training
 PLACE = {"site_index", "site_count"}  # nor do these, with a bundle that does not ask for them
 
 
@@ -67,12 +71,21 @@ class WarmStarts:
         known, made_with = client.bundle.parser(), dict(client.state.made_with)
         unlike = UNLIKE | {place for place in PLACE if place not in known}
         asked = {key: value for key, value in task.config().items() if key not in unlike}
+        made_with["overlays"] = [overlay for overlay in made_with["overlays"] if not _only_tells(overlay)]
         if made_with["warm_start_sharing"] is None:  # then all rounds share the same layers
             del made_with["warm_start_rounds"]
         own = {"role": client.role, "bundle": client.bundle.digest, "made_with": made_with}
-        received = {"tensors": task.tensors, "extras": task.extras}
+        model = client.state.held(task.round) if task.reuse else task.tensors
+        received = {"tensors": model, "extras": task.extras}
         site = {"site": client.site.site, "facts": self.facts[client.site.site]}
         return payload_digest({"before": before, "task": asked, **own, **received, **site})
+
+
+@cache
+def _only_tells(overlay: str) -> bool:
+    """Whether with an overlay a site tells others something before it trains, and trains as ever."""
+    path = SHARED_OVERLAYS / f"{overlay}.yaml"
+    return path.is_file() and set(yaml.safe_load(path.read_text(encoding="utf-8"))) == {"metadata"}
 
 
 def site_answer(site: str, rounds: int) -> Callable[[Client, Task], Answer]:
