@@ -125,10 +125,10 @@ def test_a_job_that_is_not_scored_has_no_units(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"train": {"labelled": "supervised"}}, {"in_turn": True}, {"train": {}, "pool": ["labelled"]}]
+    "change", [{"train": {"others": "supervised"}}, {"in_turn": True}, {"train": {}, "pool": ["labelled"]}]
 )
 def test_other_ways_to_train_are_refused(change):
-    with pytest.raises(JobError, match="'train' must have a role for 'labelled' and one for 'others'"):
+    with pytest.raises(JobError, match="'train' must have a role for 'labelled', may have one for 'others'"):
         build(FederatedClassification, {"train": TRAIN, **change}, "arm 'a'")
 
 
@@ -150,6 +150,8 @@ def test_every_hospital_is_once_the_one_with_labels_and_all_are_tested(data):
     assert set(without) == {"unlabeled", "testing"} and not any("label" in entry for entry in without["unlabeled"])
     left_out = FederatedClassification(train=TRAIN, control="left_out").steps(place, None)
     assert [step.job.study.sites["south"] for step in left_out] == ["evaluate", "supervised"]
+    alone = FederatedClassification(train={"labelled": "supervised"}).steps(place, None)
+    assert [step.path for step in alone] == [step.path for step in left_out]
     same = FederatedClassification(train=dict.fromkeys(TRAIN, "supervised")).steps(place, None)
     assert same[0].path == same[1].path, "with labels at all, both turns are one run"
 

@@ -21,20 +21,21 @@ INTERNAL, EXTERNAL = "internal", "external"  # lists: of the site whose labels w
 class FederatedClassification(FederatedTraining):
     """Federated training of a classifier, tested at all sites of the federation, of which one is called ``labelled``.
 
-    ``train`` has two entries: ``labelled``, and ``others`` for all other sites, however many the federation has.
+    ``train`` has an entry ``labelled``, and may have one, ``others``, for all other sites, however many the federation
+    has; without it they are only tested.
     A score such as AUROC needs the images of a site together: the score table holds the probabilities of each.
     """
 
     @model_validator(mode="after")
     def _all_train_together(self) -> "FederatedClassification":
-        if set(self.train) != {LABELLED, OTHERS} or self.in_turn:
-            raise ValueError(f"'train' must have a role for '{LABELLED}' and one for '{OTHERS}', and there is no other")
+        if set(self.train) | {OTHERS} != {LABELLED, OTHERS} or self.in_turn:
+            raise ValueError(f"'train' must have a role for '{LABELLED}', may have one for '{OTHERS}', and no other")
         return self
 
     def among(self, data: FederationData) -> FederatedTraining:
         """The same for the sites of a federation, each with its role."""
-        others = {site: self.train[OTHERS] for site in data.sites if site != LABELLED}
-        roles = {LABELLED: self.train[LABELLED], **others}
+        others = [site for site in data.sites if site != LABELLED] if OTHERS in self.train else []
+        roles = {LABELLED: self.train[LABELLED], **{site: self.train[OTHERS] for site in others}}
         return FederatedTraining.model_construct(**{**dict(self), "train": roles})
 
     def lacking(self, data: FederationData) -> str | None:
