@@ -291,19 +291,19 @@ def test_two_controls_split_the_gain(three):
     )
     assert headline(run) == (
         f"ct_east, which has no labels: Dice 0.592 left out, 0.722 adapted, 0.717 with learning: +0.130 by adaptation "
-        f"(95 % interval {east.span} over 6 cases), −0.005 by learning (95 % interval {learned.span}; "
+        f"(95 % interval {east.span} over 6 cases), −0.005 by learning ({learned.span}; "
         f"6 patients cannot tell; about {learned.needed} would show 0.01). "
         f"ct_west, which is only scored: Dice 0.592 left out, 0.647 adapted, 0.647 with learning: +0.055 by adaptation "
-        f"(95 % interval {west.span} over 6 cases), +0.000 by learning (95 % interval +0.000 to +0.000; no difference "
+        f"(95 % interval {west.span} over 6 cases), +0.000 by learning (+0.000 to +0.000; no difference "
         "was detected)."
     )
     assert more.difference == 0
     html, text = unescape(page(run)), shown(three)
-    assert "<h2>Left out, adapted and with learning</h2>" in html and html.count("95 % interval</th>") == 2
+    assert "<h2>Left out, adapted and with learning</h2>" in html and html.count("95 % interval, finding</th>") == 2
     assert "in which the sites without labels take part in every round, adapt as in the run, and learn nothing" in html
     assert "they are only scored, and no site adapts; and adapted, in which" in html
     assert "ct_east no labels 6 0.592 0.722 0.717 +0.130" in text and "also when a model is tested" not in text
-    assert headline(run) in html and "left out (ring), adapted (dot) and with learning (disc)" in html
+    assert headline(run) in html and "ring: left out, dot: adapted, disc: with learning" in html
 
 
 def test_a_site_that_never_trains_and_does_not_adapt_is_told_of_in_the_table_alone(three):

@@ -10,8 +10,9 @@ from fedmed.reports.gain_words import change_heads, is_split, rows, score_heads
 from fedmed.reports.palette import INK, MUTED, PAPER, site_colours
 from fedmed.reports.plots import BESIDE, WIDTH
 from fedmed.reports.run_contents import Run
-from fedmed.reports.words import NOTHING, fixed, join
+from fedmed.reports.words import NOTHING, fixed
 
+MARKS = "without (ring) and with (disc)"
 APART = 0.34  # of two differences of one site, in rows
 LEAST = 0.02  # of the axis of differences on either side of 0: rounding must not look like an effect
 
@@ -23,7 +24,7 @@ def gain_chart(run: Run) -> Figure:
     figure = Figure(figsize=(WIDTH, 1.15 + (0.44 if steps == 1 else 0.66) * len(found)))
     figure.set_layout_engine("constrained", wspace=0.05)
     scores, apart = figure.subplots(1, 2, sharey=True, width_ratios=(1.25, 1))
-    scores.set_title(f"{run.score.label}: {_marks(run)}")
+    scores.set_title(run.score.label if is_split(run) else f"{run.score.label}: {MARKS}")
     apart.set_title("Difference, and its 95 % interval over cases")
     apart.axvline(0, color=INK, linewidth=1)
     for place, row in enumerate(found):
@@ -37,7 +38,7 @@ def gain_chart(run: Run) -> Figure:
     ends = [value for gain in every for value in (gain.low, gain.high, gain.difference) if value is not None]
     low, high = min([-LEAST, *ends]), max([LEAST, *ends])
     apart.set_xlim(low - 0.06 * (high - low), high + 0.06 * (high - low))
-    scores.set_xlabel(run.score.label)
+    scores.set_xlabel(_marks(run) if is_split(run) else run.score.label)
     apart.set_xlabel("left of the line: worse off; right of it: better off")
     for axes in (scores, apart):
         axes.grid(axis="x")
@@ -46,10 +47,8 @@ def gain_chart(run: Run) -> Figure:
 
 
 def _marks(run: Run) -> str:
-    """Which mark is which score."""
-    if not is_split(run):
-        return "without (ring) and with (disc)"
-    return join([f"{head} ({mark})" for head, mark in zip(score_heads(run), ("ring", "dot", "disc"), strict=True)])
+    """Which mark is which of three scores."""
+    return ", ".join(f"{mark}: {head}" for mark, head in zip(("ring", "dot", "disc"), score_heads(run), strict=True))
 
 
 def _lines(place: int, steps: int) -> list[float]:

@@ -168,7 +168,7 @@ def _split(row: Sequence[Gain], run: Run) -> str:
     """A site's scores with each control and in the run, and what each step has brought."""
     scores = [f"{fixed(score)} {head}" for score, head in zip(scores_of(row), score_heads(run), strict=True)]
     changes = [_brought(gain, WORDS[step.kind].adds) for gain, step in zip(row, run.steps, strict=True)]
-    changes[1:] = [said.replace(f" over {row[0].cases}", "") for said in changes[1:]]  # they are the same
+    changes[1:] = [said.replace(f" over {row[0].cases}", "").replace("95 % interval ", "") for said in changes[1:]]
     return f"{row[0].name}, which {HAS[row[0].part]}: {run.score.label} {', '.join(scores)}: {', '.join(changes)}."
 
 
@@ -258,9 +258,13 @@ def _table(run: Run) -> Table:
     for row in rows(run):
         cells = {"site": row[0].name, "labels": row[0].part, "cases": str(row[0].n_cases)}
         cells |= {head: fixed(score) for head, score in zip(score_heads(run), scores_of(row), strict=True)}
-        for head, gain in zip(change_heads(run, "change"), row, strict=True):
-            cells[head] = signed(gain.difference)
-            cells[f"95 % interval {head}" if is_split(run) else "95 % interval"] = gain.span
+        if is_split(run):
+            heads = change_heads(run, "")
+            cells |= {head: f"{signed(g.difference)}\n{g.span}" for head, g in zip(heads, row, strict=True)}
+        else:
+            cells |= {"change": signed(row[0].difference), "95 % interval": row[0].span}
         shown.append(cells)
-    title = f"{run.job}: {run.score.label} {compared(run)}"
+    title = (
+        f"{run.job}: {run.score.label} {compared(run)}{', differences with 95 % intervals' if is_split(run) else ''}"
+    )
     return screen_table(title, shown, [headline(run), *beside_learning(run), *gain_notes(run)])
