@@ -111,11 +111,11 @@ def test_without_a_control_nothing_is_said_of_one(pair):
 
 def test_statistics_of_ones_own_are_told_from_learning(pair):
     told = "tested with BatchNorm statistics of their own scans, in the control with those of labelled sites"
-    assert told not in shown(pair) and told not in page(read_with_control(pair))
+    assert told not in shown(pair) and told not in page(read_with_controls(pair))
     for run in (pair, pair / "control"):
         change(run, "aggregator", buffers={"unsupervised": "local"})
         change(run, "controller", warm_start_rounds=0)
-    assert told in shown(pair) and told in page(read_with_control(pair))
+    assert told in shown(pair) and told in page(read_with_controls(pair))
 
 
 def test_a_site_that_is_worse_off_is_named(pair):
