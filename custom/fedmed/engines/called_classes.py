@@ -1,0 +1,83 @@
+"""What a model calls on images without labels, before and after a change: whether the change is to be trusted.
+
+Two signs need no label: how sure the model is (the entropy of its probabilities), and which classes it calls at all.
+An adaptation after which one class alone is called, or after which the model is clearly less sure, has rather hurt.
+The opposite proves nothing: a model may be sure and wrong.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+RARE = 0.01  # share of images below which a class counts as not called
+CLEARLY = 0.05  # rise of the mean entropy, of the largest that there is, from which on a model is less sure
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Called:
+    """What a model calls on a list of images.
+
+    Attributes:
+        entropy: mean over images, of the largest that there is: 0 = sure of everything, 1 = knows nothing.
+        shares: of images in which each class is called, in the order of the channels.
+    """
+
+    entropy: float
+    shares: tuple[float, ...]
+
+    @property
+    def classes(self) -> int:
+        """How many classes are called in more than a few images."""
+        return sum(share >= RARE for share in self.shares)
+
+
+def entropy(probabilities: Tensor, several: bool = False) -> float:
+    """Entropy of the probabilities of one image, the mean over its voxels if it has some, of the largest that there is.
+
+    Args:
+        probabilities: (C, ...), which sum to 1 over C.
+        several: classes may be there at once: each channel is a probability of its own.
+    """
+    values = probabilities.double().clamp(TINY, 1)
+    if several:
+        other = (1 - probabilities.double()).clamp(TINY, 1)
+        return float(-(values * values.log() + other * other.log()).mean() / math.log(2))
+    return float(-(values * values.log()).sum(dim=0).mean() / math.log(max(2, len(values))))
+
+
+def classes_called(probabilities: Tensor, several: bool = False) -> Tensor:
+    """Which classes are called in one image: the likeliest, of a voxel likewise; (C,) bool.
+
+    Args:
+        probabilities, several: as of :func:`entropy`; of ``several`` each from 0.5 on.
+    """
+    if several:
+        return (probabilities >= 0.5).flatten(1).any(dim=1)
+    likeliest = probabilities.argmax(dim=0).flatten().unique()
+    found = torch.zeros(len(probabilities), dtype=torch.bool)
+    found[likeliest.cpu()] = True
+    return found
+
+
+def called(images: Iterable[tuple[float, Tensor]]) -> Called:
+    """What is called on all images together.
+
+    Args:
+        images: of each what :func:`entropy` and :func:`classes_called` say; at least one.
+    """
+    entropies, marked = zip(*images, strict=True)
+    shares = torch.stack([one.double() for one in marked]).mean(dim=0)
+    return Called(sum(entropies) / len(entropies), tuple(shares.tolist()))
+
+
+def objection(before: Called, after: Called) -> str:
+    """Why a change is rather not to be made, as the end of a sentence; empty where nothing speaks against it."""
+    if after.classes <= 1 < before.classes:
+        return f"after it the model calls one class alone, where it called {before.classes} before"
+    if before.classes > 1 and after.entropy > before.entropy + CLEARLY:
+        return f"after it the model is less sure: mean entropy {after.entropy:.2f}, {before.entropy:.2f} before"
+    return ""
