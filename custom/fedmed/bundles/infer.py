@@ -10,11 +10,11 @@ from typing import Any
 
 import nibabel as nib
 import numpy as np
-from monai.bundle import ConfigWorkflow
+from monai.bundle import ConfigParser, ConfigWorkflow
 
 from fedmed.data.image_size import require_fits
 from fedmed.data.transforms.load import hush_dicom_decoder
-from fedmed.errors import BundleError, unwrapped
+from fedmed.errors import BundleError, FedMedError, unwrapped
 
 CONFIGS = ("configs/inference.yaml", "configs/inference.json")
 WEIGHTS = "models/model.pt"
@@ -83,15 +83,44 @@ def run_inference(root: Path, configs: Sequence[Path], values: Mapping[str, Any]
     Raises:
         BundleError: it fails; says why.
     """
-    meta = str(root / "configs" / "metadata.json")
-    files = [str(config) for config in configs]
+    with told_by(root):
+        workflow = _workflow(root, configs, values)
+        workflow.run()
+        workflow.finalize()
+
+
+def open_inference(root: Path, values: Mapping[str, Any]) -> ConfigParser:
+    """A bundle's inference, whose parts are to be used one by one; its code is found from then on.
+
+    Args:
+        root: the bundle.
+        values: of ``inference.*`` to replace, such as ``dataset_dir``.
+
+    Raises:
+        BundleError: it fails; says why.
+    """
+    config = next(root / name for name in CONFIGS if (root / name).is_file())
+    with told_by(root):
+        parser: ConfigParser = _workflow(root, [config], values).parser
+    return parser
+
+
+def _workflow(root: Path, configs: Sequence[Path], values: Mapping[str, Any]) -> ConfigWorkflow:
+    meta, files = str(root / "configs" / "metadata.json"), [str(config) for config in configs]
+    workflow = ConfigWorkflow(files, meta_file=meta, logging_file=False, workflow_type="inference", **values)
+    workflow.initialize()
+    return workflow
+
+
+@contextmanager
+def told_by(root: Path) -> Iterator[None]:
+    """Within it a bundle's own code runs: MONAI's progress is not told, and what fails is a BundleError."""
     hush_dicom_decoder()
     try:
         with _hushed():
-            workflow = ConfigWorkflow(files, meta_file=meta, logging_file=False, workflow_type="inference", **values)
-            workflow.initialize()
-            workflow.run()
-            workflow.finalize()
+            yield
+    except FedMedError:
+        raise
     except Exception as error:  # noqa: BLE001 - a bundle is foreign code and MONAI wraps whatever it raises
         cause = unwrapped(error)
         reason = " ".join(f"{type(cause).__name__}: {cause}".split())

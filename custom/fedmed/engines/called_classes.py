@@ -56,7 +56,7 @@ def classes_called(probabilities: Tensor, several: bool = False) -> Tensor:
         probabilities, several: as of :func:`entropy`; of ``several`` each from 0.5 on.
     """
     if several:
-        return (probabilities >= 0.5).flatten(1).any(dim=1)
+        return (probabilities >= 0.5).reshape(len(probabilities), -1).any(dim=1).cpu()
     likeliest = probabilities.argmax(dim=0).flatten().unique()
     found = torch.zeros(len(probabilities), dtype=torch.bool)
     found[likeliest.cpu()] = True

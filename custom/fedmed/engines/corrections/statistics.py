@@ -57,7 +57,7 @@ class OwnStatistics(Correction):
                 f"statistics of normalisation need {FEWEST} images or more, and the site has {count}; leave "
                 "'statistics' out of the study's 'adaptation'"
             )
-        batches = (change_images(torch.stack(some).to(device)) for some in _alike(self.own.spread()))
+        batches = (change_images(torch.stack(some).to(device)) for some in of_one_shape(self.own.spread()))
         statistics = own_statistics(network, infer, batches)
         away = sum(one.distance for one in statistics.values()) / len(statistics)
         if away <= self.dead_zone:
@@ -69,7 +69,7 @@ class OwnStatistics(Correction):
         log.info("the model is scored with %s", self._decision)
 
 
-def _alike(images: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+def of_one_shape(images: Iterable[Tensor]) -> Iterator[list[Tensor]]:
     """Runs of images of one shape, at most :data:`BATCH` of them."""
     some: list[Tensor] = []
     for image in images:
