@@ -44,6 +44,7 @@ class FolderImages:
         self.root, self.folder = root, folder.expanduser().absolute()
         if not self.folder.exists():
             raise DataError(f"{folder} does not exist; give a folder of images of this hospital")
+        self._values, self._output = dict(values), output_dir
         places = {"bundle_root": str(root), "dataset_dir": str(self.folder), "output_dir": str(output_dir)}
         self.parser = open_inference(root, {**places, **values})
         if lacking := [name for name in NEEDED if name not in self.parser]:
@@ -121,6 +122,10 @@ class FolderImages:
                 if self._next > place:
                     return {"image": image}
         raise BundleError(f"{self.folder} has changed while it was read; start again")
+
+    def with_settings(self, settings: Mapping[str, Any]) -> "FolderImages":
+        """The same images with further settings of the bundle's inference."""
+        return FolderImages(self.root, self.folder, {**self._values, **settings}, self._output)
 
     def network(self) -> Any:
         """The bundle's network with its weights, ready to infer."""

@@ -1,8 +1,8 @@
 """What a model calls on images without labels, before and after a change: whether the change is to be trusted.
 
 Two signs need no label: how sure the model is (the entropy of its probabilities), and which classes it calls at all.
-An adaptation after which one class alone is called, or after which the model is clearly less sure, has rather hurt.
-The opposite proves nothing: a model may be sure and wrong.
+An adaptation after which one class alone is called, or after which the model is clearly less sure and calls no more
+classes than before, has rather hurt. The opposite proves nothing: a model may be sure and wrong.
 """
 
 import math
@@ -33,6 +33,13 @@ class Called:
     def classes(self) -> int:
         """How many classes are called in more than a few images."""
         return sum(share >= RARE for share in self.shares)
+
+    @property
+    def spread(self) -> float:
+        """How evenly the classes are called: entropy of the shares, of the largest that there is, 0 to 1."""
+        total = sum(self.shares)
+        parts = [share / total for share in self.shares if share > 0]
+        return -sum(part * math.log(part) for part in parts) / math.log(max(2, len(self.shares)))
 
 
 def entropy(probabilities: Tensor, several: bool = False) -> float:
@@ -78,6 +85,10 @@ def objection(before: Called, after: Called) -> str:
     """Why a change is rather not to be made, as the end of a sentence; empty where nothing speaks against it."""
     if after.classes <= 1 < before.classes:
         return f"after it the model calls one class alone, where it called {before.classes} before"
-    if before.classes > 1 and after.entropy > before.entropy + CLEARLY:
-        return f"after it the model is less sure: mean entropy {after.entropy:.2f}, {before.entropy:.2f} before"
+    # A model that took nearly everything for one class was too sure: where it now tells classes apart, it is right
+    # that it is less sure.
+    less_sure = after.entropy > before.entropy + CLEARLY and after.spread <= before.spread
+    if before.classes > 1 and less_sure:
+        said = f"mean entropy {after.entropy:.2f} of 1, {before.entropy:.2f} before"
+        return f"after it the model is less sure ({said}) and spreads its calls over no more classes"
     return ""

@@ -37,6 +37,11 @@ class LayerStatistics:
         return mean, variance
 
 
+def mean_distance(statistics: dict[str, LayerStatistics]) -> float:
+    """How far images lie from those that a network knows: mean distance of its layers; at least one."""
+    return sum(one.distance for one in statistics.values()) / len(statistics)
+
+
 def normalisation_layers(network: nn.Module) -> dict[str, _BatchNorm]:
     """Name -> each layer with running statistics."""
     found = {name: one for name, one in network.named_modules() if isinstance(one, _BatchNorm)}

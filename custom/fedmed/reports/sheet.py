@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from rich.console import Console
 from rich.table import Table as ScreenTable
 from rich.text import Text
@@ -27,6 +28,15 @@ class SheetTable:
 
 
 @dataclass(frozen=True)
+class SheetFigure:
+    """One picture on the page, below its title and note; the screen has none."""
+
+    title: str
+    note: str
+    drawn: Markup  # inline SVG or other HTML that our own code made
+
+
+@dataclass(frozen=True)
 class Sheet:
     """The page."""
 
@@ -37,6 +47,7 @@ class Sheet:
     tables: list[SheetTable]
     notices: list[str] = field(default_factory=list)  # what must not be overlooked
     closing: list[tuple[str, list[str]]] = field(default_factory=list)  # (head, paragraphs) of the box at the end
+    figures: list[SheetFigure] = field(default_factory=list)  # after the tables
 
 
 def fill_template(name: str, **values: Any) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fedmed.engines.corrections.own_images import MOST, OwnImages
 from fedmed.engines.gradient_correction import Correction, Images, Infer
-from fedmed.engines.own_normalisation import adapt, normalisation_layers, own_statistics
+from fedmed.engines.own_normalisation import adapt, mean_distance, normalisation_layers, own_statistics
 from fedmed.errors import DataError
 
 FEWEST = 2
@@ -59,7 +59,7 @@ class OwnStatistics(Correction):
             )
         batches = (change_images(torch.stack(some).to(device)) for some in of_one_shape(self.own.spread()))
         statistics = own_statistics(network, infer, batches)
-        away = sum(one.distance for one in statistics.values()) / len(statistics)
+        away = mean_distance(statistics)
         if away <= self.dead_zone:
             self._decision = f"the model keeps its statistics, from which features lie {away:.2g} deviations"
             log.info("%s", self._decision)

@@ -1,0 +1,189 @@
+"""Which adaptations a hospital's images ask for, decided without labels, and why."""
+
+import copy
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedmed.adapting.folder_images import FolderImages
+from fedmed.adapting.predictions import Predictions, predictions
+from fedmed.data.augment.colours import COLOURS, Colours, colours, distance
+from fedmed.data.augment.intensities import INTENSITIES, histogram, matching_gamma
+from fedmed.engines.called_classes import objection
+from fedmed.engines.corrections import colour, gamma, statistics
+from fedmed.engines.corrections.own_images import MOST, OwnImages
+from fedmed.engines.own_normalisation import LayerStatistics, adapt, mean_distance, normalisation_layers, own_statistics
+from fedmed.errors import DataError
+
+STATISTICS, INTENSITY, COLOUR, NONE = "statistics", "intensity", "colour", "none"
+ADAPTATIONS = (INTENSITY, COLOUR, STATISTICS)  # in the order in which they act
+SETTINGS: dict[str, tuple[str, Any]] = {INTENSITY: ("image_gamma", 1.0), COLOUR: ("image_colours", None)}
+TOLD = {INTENSITY: INTENSITIES, COLOUR: COLOURS}
+UNASKED = "not asked for (--adaptation)"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether one adaptation is made.
+
+    Attributes:
+        name: of :data:`ADAPTATIONS`.
+        made: whether it is.
+        why: a reason, without the end of a sentence.
+        settings: of the bundle's inference that it sets.
+        doubted: whether it was left out for what the model called after it, or made in spite of that.
+    """
+
+    name: str
+    made: bool
+    why: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    doubted: bool = False
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A model before and after.
+
+    Attributes:
+        decisions: one for each of :data:`ADAPTATIONS`.
+        own, shown: the images as the bundle came, and as it sees them now.
+        network: after.
+        before, after: what it says; None where that is not of classes.
+        layers: name -> statistics, as they were measured; empty where the network has none.
+        share: of the images' own in the statistics that were written, 0 to 1; 0 where none were.
+    """
+
+    decisions: tuple[Decision, ...]
+    own: FolderImages
+    shown: FolderImages
+    network: nn.Module
+    before: Predictions | None
+    after: Predictions | None
+    layers: Mapping[str, LayerStatistics]
+    share: float
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of the bundle's inference, that changed."""
+        return {key: value for one in self.decisions if one.made for key, value in one.settings.items()}
+
+    @property
+    def made(self) -> list[str]:
+        """Names of the adaptations that were made."""
+        return [one.name for one in self.decisions if one.made]
+
+
+def adapt_to(
+    own: FolderImages, references: Mapping[str, Tensor], known: Collection[str], asked: Collection[str]
+) -> Adapted:
+    """Decide on each adaptation, and make those that are to be made.
+
+    Args:
+        own: the hospital's images, with the bundle's settings as for images of the training hospitals.
+        references: what the bundle carries of these.
+        known: settings that the bundle's own inference has.
+        asked: names of :data:`ADAPTATIONS`, which are made whatever speaks against them; empty = each decides itself.
+    """
+    network = own.network()
+    before = predictions(own, network)
+    shown, now, decisions = own, before, list[Decision]()
+    for name in (INTENSITY, COLOUR):
+        decision = Decision(name, False, UNASKED)
+        if not asked or name in asked:
+            decision = _of_images(name, own, references, known, forced=name in asked)
+        if decision.made:
+            seen = own.with_settings(decision.settings)
+            said = predictions(seen, network)
+            decision = _judged(decision, now, said, forced=name in asked)
+            shown, now = (seen, said) if decision.made else (shown, now)
+        decisions.append(decision)
+    layers: dict[str, LayerStatistics] = {}
+    decision, share, adapted = Decision(STATISTICS, False, UNASKED), 0.0, network
+    if not asked or STATISTICS in asked:
+        layers = _measured(shown, network)
+        decision = _of_layers(layers, forced=STATISTICS in asked)
+    if decision.made:
+        count, adapted = min(len(shown), MOST), copy.deepcopy(network)
+        adapt(adapted, layers, count, statistics.PRIOR)
+        said = predictions(shown, adapted)
+        decision = _judged(decision, now, said, forced=STATISTICS in asked)
+        if decision.made:
+            now, share = said, count / (count + statistics.PRIOR)
+        else:
+            adapted = network
+    return Adapted((*decisions, decision), own, shown, adapted, before, now, layers, share)
+
+
+def _of_images(
+    name: str, own: FolderImages, references: Mapping[str, Tensor], known: Collection[str], forced: bool
+) -> Decision:
+    """Whether images are to be shown brighter or darker, or in other colours."""
+    setting, told = SETTINGS[name][0], references.get(TOLD[name])
+    if setting not in known:
+        return Decision(name, False, f"this bundle's inference has no '{setting}'")
+    if told is None:
+        why = f"the bundle carries no '{TOLD[name]}' of the hospitals that it was trained at"
+        return Decision(name, False, why)
+    images = OwnImages(own).spread()
+    return _of_gamma(histogram(images), told, forced) if name == INTENSITY else _of_colours(images, told, forced)
+
+
+def _of_gamma(own: Tensor, wanted: Tensor, forced: bool) -> Decision:
+    found = matching_gamma(own, wanted)
+    if found == 1 or (1 / gamma.ALIKE <= found <= gamma.ALIKE and not forced):
+        why = f"these images are nearly as bright as those of the training (a gamma of {found:.2f})"
+        return Decision(INTENSITY, False, why)
+    used = found**gamma.SHARE
+    why = f"a gamma of {used:.2f}, half of the way to the brightness of the training's images ({found:.2f})"
+    return Decision(INTENSITY, True, why, {"image_gamma": used})
+
+
+def _of_colours(images: Any, told: Tensor, forced: bool) -> Decision:
+    own, wanted = colours(images), Colours.of(told.view(3, 3))
+    away = distance(own, wanted)
+    why = f"these colours lie {away:.2g} times as far from those of the training as one image from another"
+    if away <= colour.ALIKE and not forced:
+        return Decision(COLOUR, False, why)
+    pair = torch.stack([own.stacked(), wanted.stacked()])[:, :2]
+    return Decision(COLOUR, True, why, {"image_colours": pair.tolist()})
+
+
+def _measured(shown: FolderImages, network: nn.Module) -> dict[str, LayerStatistics]:
+    """As :class:`fedmed.engines.corrections.statistics.OwnStatistics` does at a site of a federation.
+
+    Raises:
+        DataError: there are too few images, or all are alike.
+    """
+    if normalisation_layers(network) and len(shown) < statistics.FEWEST:
+        raise DataError(f"statistics need {statistics.FEWEST} images or more, and {shown.folder} has {len(shown)}")
+    device = next(network.parameters()).device
+    batches = (torch.stack(some).to(device) for some in statistics.of_one_shape(OwnImages(shown).spread()))
+    return own_statistics(network, lambda images: shown.infer(images, network), batches)
+
+
+def _of_layers(layers: Mapping[str, LayerStatistics], forced: bool) -> Decision:
+    if not layers:
+        return Decision(STATISTICS, False, "the network has no BatchNorm layer, whose statistics could be adapted")
+    away = mean_distance(dict(layers))
+    why = f"features lie {away:.2g} deviations from those of the training, the mean of {len(layers)} layers"
+    if away <= statistics.ALIKE and not forced:
+        return Decision(STATISTICS, False, f"{why}; from {statistics.ALIKE:g} on they are adapted")
+    return Decision(STATISTICS, math.isfinite(away), why)
+
+
+def _judged(decision: Decision, before: Predictions | None, after: Predictions | None, forced: bool) -> Decision:
+    """The decision, unless what the model calls after it speaks against it."""
+    if before is None or after is None:
+        return decision
+    against = objection(before.called, after.called)
+    if not against:
+        return decision
+    why = f"{decision.why}; but {against}"
+    if forced:
+        return replace(decision, why=f"{why}. It was asked for", doubted=True)
+    return replace(decision, made=False, why=f"{why}. --adaptation {decision.name} makes it all the same", doubted=True)

@@ -1,0 +1,125 @@
+"""Charts of a bundle before and after its adaptation to a hospital's images."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from fedmed.adapting.decisions import Adapted
+from fedmed.adapting.folder_images import FolderImages
+from fedmed.adapting.predictions import Predictions
+from fedmed.data.augment.intensities import BINS, INTENSITIES, histogram
+from fedmed.engines.corrections.own_images import OwnImages
+from fedmed.engines.corrections.statistics import ALIKE
+from fedmed.reports.palette import INK, LIGHT, MUTED
+from fedmed.reports.phase_charts import spoken
+from fedmed.reports.plots import WIDTH
+
+BEFORE, AFTER, TRAINING = MUTED, LIGHT[0], LIGHT[1]
+CHANNELS = ("red", "green", "blue")
+NAMED = 40  # layers whose names can be read below a chart
+
+
+def _legend(axes: Axes) -> None:
+    axes.legend(frameon=False, loc="upper right", handlelength=1.4, borderaxespad=0.2)
+
+
+def histograms(adapted: Adapted, references: Mapping[str, Tensor]) -> Figure:
+    """How bright the images are: as they came, as the model sees them now, and those of the training where known."""
+    own, shown = adapted.own, adapted.shown
+    colours = own[0]["image"].shape[0] % 3 == 0
+    figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
+    panels = figure.subplots(1, 3 if colours else 1, squeeze=False)[0]
+    for channel, axes in enumerate(panels):
+        which = channel if colours else None
+        wanted = None if colours else references.get(INTENSITIES)
+        _histogram(axes, _shares(own, which), "as they came", BEFORE)
+        if shown is not own:
+            _histogram(axes, _shares(shown, which), "as the model sees them", AFTER)
+        if wanted is not None:
+            _histogram(axes, wanted, "of the training hospitals", TRAINING)
+        axes.set(xlim=(0, 1), ylim=(0, None), yticks=[], xlabel=CHANNELS[channel] if colours else "brightness, 0 to 1")
+    _legend(panels[-1])
+    return figure
+
+
+def _shares(images: FolderImages, channel: int | None) -> Tensor:
+    def each() -> Iterable[Tensor]:
+        for image in OwnImages(images).spread():
+            yield (image if channel is None else image[-3 + channel]).clamp(0, 1)
+
+    return histogram(each())
+
+
+def _histogram(axes: Axes, shares: Tensor, label: str, colour: str) -> None:
+    # Black around a picture would flatten everything else.
+    x, y = (np.arange(BINS) + 0.5) / BINS, shares.numpy().copy()
+    y[0] = min(y[0], y[1:].max() * 1.15)
+    axes.plot(x, y, color=colour, linewidth=1.6, label=label)
+
+
+def layers(adapted: Adapted) -> Figure:
+    """How far each layer's input lies from that of the training, before and after."""
+    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    axes = figure.subplots()
+    names = list(adapted.layers)
+    distances = np.array([one.distance for one in adapted.layers.values()])
+    x = np.arange(len(names))
+    axes.vlines(x, 0, distances, color=BEFORE, linewidth=1.2)
+    axes.plot(x, distances, "o", color=BEFORE, label="before", markersize=5)
+    if adapted.share:
+        axes.plot(x, (1 - adapted.share) * distances, "o", color=AFTER, label="after", markersize=5)
+    axes.axhline(ALIKE, color=INK, linewidth=1, linestyle=(0, (4, 3)), label="the mean from which it acts by itself")
+    axes.axhline(distances.mean(), color=BEFORE, linewidth=1, label="the mean before")
+    ticks = x if len(names) <= NAMED else x[:: -(-len(names) // NAMED)]
+    axes.set_xticks(ticks, [names[place] for place in ticks], rotation=60, ha="right", fontsize=7)
+    axes.set(ylim=(0, max(ALIKE, distances.max()) * 1.15), ylabel="deviations", xlim=(-0.6, len(names) - 0.4))
+    _legend(axes)
+    return figure
+
+
+def calls(before: Predictions, after: Predictions) -> Figure:
+    """Which classes are called in how many images, and how sure the model is of each image."""
+    figure = Figure(figsize=(WIDTH, 0.42 * len(before.classes) + 1.5))
+    figure.set_layout_engine("constrained", wspace=0.08)
+    shares, sure = figure.subplots(1, 2)
+    y = np.arange(len(before.classes))
+    for place, (said, colour, label) in enumerate(((before, BEFORE, "before"), (after, AFTER, "after"))):
+        look: dict[str, Any] = {"color": colour, "label": label, "linewidth": 0}
+        values = 100 * np.array(said.called.shares)
+        shares.barh(y + 0.4 * place - 0.2, values, 0.36, **look)
+        for at, value in zip(y + 0.4 * place - 0.2, values, strict=True):
+            shares.annotate(f"{value:.0f}", (value, at), (3, 0), textcoords="offset points", va="center", fontsize=8)
+        numbers, edges = np.histogram([one.entropy for one in said.each], 20, (0, 1))
+        sure.stairs(numbers, edges, color=colour, linewidth=1.6, label=label)
+        sure.axvline(said.called.entropy, color=colour, linewidth=1, linestyle=(0, (4, 3)))
+    shares.set_yticks(y, [spoken(name) for name in before.classes], color=INK)
+    shares.set(xlim=(0, 112), ylim=(len(y) - 0.4, -0.6), xlabel="called in so many of 100 images")
+    shares.grid(visible=False, axis="y")
+    sure.set(xlim=(0, 1), ylim=(0, None), xlabel="entropy: 0 = sure, 1 = knows nothing (dashed: mean)", ylabel="images")
+    _legend(sure)
+    return figure
+
+
+def differences(before: Predictions, after: Predictions) -> list[float]:
+    """How much is said otherwise of each image: half the sum of absolute differences, or the share of voxels."""
+    found = []
+    for old, new in zip(before.each, after.each, strict=True):
+        if old.is_mask:
+            found.append(float((old.values != new.values).float().mean()))
+        else:
+            found.append(float((old.values - new.values).abs().sum() / 2))
+    return found
+
+
+def chosen_cases(before: Predictions, after: Predictions, count: int = 6) -> list[int]:
+    """Places in the predictions of a few: half of them those that changed most, the others spread over the list."""
+    order = torch.tensor(differences(before, after)).argsort(descending=True).tolist()
+    most = order[: count // 2]
+    others = np.linspace(0, len(order) - 1, count - len(most) + 2)[1:-1].round().astype(int).tolist()
+    picked = list(dict.fromkeys([*most, *others]))
+    return [*picked, *[place for place in order if place not in picked][: max(0, count - len(picked))]][:count]
