@@ -12,7 +12,7 @@ from torch import Tensor
 from fedmed.adapting.decisions import Adapted
 from fedmed.adapting.folder_images import FolderImages
 from fedmed.adapting.predictions import Predictions
-from fedmed.data.augment.intensities import BINS, INTENSITIES, histogram
+from fedmed.data.augment.intensities import INTENSITIES, histogram
 from fedmed.engines.corrections.own_images import OwnImages
 from fedmed.engines.corrections.statistics import ALIKE
 from fedmed.reports.palette import INK, LIGHT, MUTED
@@ -21,6 +21,7 @@ from fedmed.reports.plots import WIDTH
 
 BEFORE, AFTER, TRAINING = MUTED, LIGHT[0], LIGHT[1]
 CHANNELS = ("red", "green", "blue")
+DRAWN = 25  # bins of a drawn histogram
 NAMED = 40  # layers whose names can be read below a chart
 
 
@@ -56,8 +57,9 @@ def _shares(images: FolderImages, channel: int | None) -> Tensor:
 
 
 def _histogram(axes: Axes, shares: Tensor, label: str, colour: str) -> None:
-    # Black around a picture would flatten everything else.
-    x, y = (np.arange(BINS) + 0.5) / BINS, shares.numpy().copy()
+    # Bins of 100 over pictures of 8 bits are a comb, and black around a picture would flatten everything else.
+    y = shares.numpy().reshape(DRAWN, -1).sum(axis=1)
+    x = (np.arange(DRAWN) + 0.5) / DRAWN
     y[0] = min(y[0], y[1:].max() * 1.15)
     axes.plot(x, y, color=colour, linewidth=1.6, label=label)
 

@@ -1,4 +1,4 @@
-"""The page of a bundle that was adapted to a hospital's images: what changed, and what nobody can know without labels."""
+"""The page of a bundle adapted to a hospital's images: what changed, and what nobody can know without labels."""
 
 from collections.abc import Mapping
 
@@ -13,19 +13,19 @@ from fedmed.reports import adaptation_charts as charts
 from fedmed.reports.adaptation_cases import cases
 from fedmed.reports.plots import style, svg
 from fedmed.reports.sheet import Sheet, SheetFigure, SheetTable
-from fedmed.reports.words import NOTHING, join
+from fedmed.reports.words import join
 
 KIND = "adapted to this hospital's images"
 UNKNOWN = [
-    "Whether the model is right. It may be sure and wrong, and more so after an adaptation: only labels tell. Have a reader "
-    "mark some images of several patients and compare both bundles on them before you use either.",
-    "Whether a difference is one of the scanner or the camera, which an adaptation should undo, or one of the patients, "
-    "which it should not: a ward with more disease has brighter lungs, and other shares of each class.",
+    "Whether the model is right. It may be sure and wrong, and more so after an adaptation: only labels tell. Have a "
+    "reader mark some images of several patients and compare both bundles on them before you use either.",
+    "Whether a difference is one of the scanner or the camera, which an adaptation should undo, or one of the "
+    "patients, which it should not: a ward with more disease has brighter lungs, and other shares of each class.",
     "How the model does on images unlike these: another device, another year. Adapt again, from the bundle as it came.",
 ]
 ON_PAGE = (
-    "This page shows images of this hospital and names their files. It stands outside of the bundle's digests: remove it "
-    "before you give the bundle to anybody. Nothing was sent anywhere to make it."
+    "This page shows images of this hospital and names their files. It stands outside of the bundle's digests: remove "
+    "it before you give the bundle to anybody. Nothing was sent anywhere to make it."
 )
 
 
@@ -134,9 +134,5 @@ def _figures(adapted: Adapted, references: Mapping[str, Tensor]) -> list[SheetFi
 
 
 def _known(references: Mapping[str, Tensor]) -> str:
-    carried = ", ".join(sorted(references)) or NOTHING
-    if references:
-        return (
-            f"The bundle carries of the training hospitals, as a mean: {carried}. Bin 0 is cut off where it is black."
-        )
-    return "The bundle carries nothing of the training hospitals' images to compare with. Bin 0 is cut off where it is black."
+    carried = f"as a mean its {', '.join(sorted(references))}" if references else "nothing to compare with"
+    return f"Of the training hospitals' images the bundle carries {carried}. The darkest bin is cut off."
