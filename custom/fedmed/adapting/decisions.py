@@ -18,11 +18,13 @@ from fedmed.engines.corrections import colour, gamma, statistics
 from fedmed.engines.corrections.own_images import MOST, OwnImages
 from fedmed.engines.own_normalisation import LayerStatistics, adapt, mean_distance, normalisation_layers, own_statistics
 from fedmed.errors import DataError
+from fedmed.methods.adaptations.statistics import Statistics
 
 STATISTICS, INTENSITY, COLOUR, NONE = "statistics", "intensity", "colour", "none"
 ADAPTATIONS = (INTENSITY, COLOUR, STATISTICS)  # in the order in which they act
 SETTINGS: dict[str, tuple[str, Any]] = {INTENSITY: ("image_gamma", 1.0), COLOUR: ("image_colours", None)}
 TOLD = {INTENSITY: INTENSITIES, COLOUR: COLOURS}
+PRIOR, DEAD_ZONE = Statistics.prior, Statistics.dead_zone  # as in a federation that does not say otherwise
 UNASKED = "not asked for (--adaptation)"
 
 
@@ -109,11 +111,11 @@ def adapt_to(
         decision = _of_layers(layers, forced=STATISTICS in asked)
     if decision.made:
         count, adapted = min(len(shown), MOST), copy.deepcopy(network)
-        adapt(adapted, layers, count, statistics.PRIOR)
+        adapt(adapted, layers, count, PRIOR)
         said = predictions(shown, adapted)
         decision = _judged(decision, now, said, forced=STATISTICS in asked)
         if decision.made:
-            now, share = said, count / (count + statistics.PRIOR)
+            now, share = said, count / (count + PRIOR)
         else:
             adapted = network
     return Adapted((*decisions, decision), own, shown, adapted, before, now, layers, share)
@@ -171,8 +173,8 @@ def _of_layers(layers: Mapping[str, LayerStatistics], forced: bool) -> Decision:
         return Decision(STATISTICS, False, "the network has no BatchNorm layer, whose statistics could be adapted")
     away = mean_distance(dict(layers))
     why = f"features lie {away:.2g} deviations from those of the training, the mean of {len(layers)} layers"
-    if away <= statistics.ALIKE and not forced:
-        return Decision(STATISTICS, False, f"{why}; from {statistics.ALIKE:g} on they are adapted")
+    if away <= DEAD_ZONE and not forced:
+        return Decision(STATISTICS, False, f"{why}; from {DEAD_ZONE:g} on they are adapted")
     return Decision(STATISTICS, math.isfinite(away), why)
 
 

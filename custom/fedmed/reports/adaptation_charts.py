@@ -9,12 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fedmed.adapting.decisions import Adapted
+from fedmed.adapting.decisions import DEAD_ZONE, Adapted
 from fedmed.adapting.folder_images import FolderImages
 from fedmed.adapting.predictions import Predictions
 from fedmed.data.augment.intensities import INTENSITIES, histogram
 from fedmed.engines.corrections.own_images import OwnImages
-from fedmed.engines.corrections.statistics import ALIKE
 from fedmed.reports.palette import INK, LIGHT, MUTED
 from fedmed.reports.phase_charts import spoken
 from fedmed.reports.plots import WIDTH
@@ -75,11 +74,13 @@ def layers(adapted: Adapted) -> Figure:
     axes.plot(x, distances, "o", color=BEFORE, label="before", markersize=5)
     if adapted.share:
         axes.plot(x, (1 - adapted.share) * distances, "o", color=AFTER, label="after", markersize=5)
-    axes.axhline(ALIKE, color=INK, linewidth=1, linestyle=(0, (4, 3)), label="the mean from which it acts by itself")
+    axes.axhline(
+        DEAD_ZONE, color=INK, linewidth=1, linestyle=(0, (4, 3)), label="the mean from which it acts by itself"
+    )
     axes.axhline(distances.mean(), color=BEFORE, linewidth=1, label="the mean before")
     ticks = x if len(names) <= NAMED else x[:: -(-len(names) // NAMED)]
     axes.set_xticks(ticks, [names[place] for place in ticks], rotation=60, ha="right", fontsize=7)
-    axes.set(ylim=(0, max(ALIKE, distances.max()) * 1.15), ylabel="deviations", xlim=(-0.6, len(names) - 0.4))
+    axes.set(ylim=(0, max(DEAD_ZONE, distances.max()) * 1.15), ylabel="deviations", xlim=(-0.6, len(names) - 0.4))
     _legend(axes)
     return figure
 
