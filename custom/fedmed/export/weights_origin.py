@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fedmed.adapting.references import REFERENCES
 from fedmed.errors import FedMedError
 from fedmed.export.anonymous import anonymous_sites, withheld
 from fedmed.export.exporter import Exporter
@@ -44,6 +45,7 @@ def provenance(
         **({} if temperature is None else {"temperature": float(temperature.flatten()[0])}),
         **exporter.facts(run),
         **_exchange(run),
+        **({REFERENCES: found} if (found := run.result.get(REFERENCES)) else {}),
         "base": {key: model[key] for key in ("bundle", "version", "digest")},
         "overlays": list(bundle.overlays),
         "overrides": dict(bundle.overrides),

@@ -142,6 +142,8 @@ class Closing:
             result["refused_numbers"] = dict(sorted(self.refused_numbers.items()))
         if self.untested:
             result["untested"] = dict(sorted(self.untested.items()))
+        if self.server.exchange.references:
+            result["references"] = self.server.exchange.references
         if self.borrower.records:
             result["releases"] = self.borrower.records
         for site, row in tested.items():

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedmed.adapting.references import mean_values
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.errors import JobError
 from fedmed.jobs.plan import Plan
@@ -43,6 +44,7 @@ class Exchange:
         values: site -> what it sent and the others may get.
         missing: site -> why there is nothing of it.
         answered: sites that hold the round's tensors on their disk.
+        references: the mean of what all of them told once, where each of two or more did; it stays with the run.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -50,6 +52,7 @@ class Exchange:
         self.plan = plan
         self.names, self.once, self.entries = list(said.get("names", ())), plan.told_once, bool(said.get("entries"))
         self.values: dict[str, dict[str, Any]] = {}
+        self.references: dict[str, Any] = {}
         self._told: dict[str, str] = {}
         self.begin()
 
@@ -90,6 +93,8 @@ class Exchange:
             else:
                 self.values[site] = {name: answer.values[name] for name in self.names}
         self._leave_out_strangers()
+        if self.once and not self.missing:
+            self.references = mean_values(self.values.values())
         if self.once and not self.values:
             names = ", ".join(self.names)
             reasons = "; ".join(f"'{site}': {reason}" for site, reason in sorted(self.missing.items()))

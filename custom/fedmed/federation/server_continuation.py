@@ -80,6 +80,7 @@ class ServerContinuation:
             rule=rule is not None,
             stopping=server.stopping.state(),
             newest=sorted(server.newest.models),
+            references=server.exchange.references,
         )
         models: dict[int, Mapping[str, Tensor]] = {**server.newest.models, server.model_round: server.tensors}
         if chosen.best_tensors is not None:
@@ -110,6 +111,7 @@ class ServerContinuation:
             server.guard.restore(state.guard)
         server.usual.restore(state.norms)
         server.told.restore(state.told)
+        server.exchange.references = dict(state.references)
         server.counted = dict(state.counted) or dict.fromkeys(state.last_round, 1)  # of an earlier FedMed
         if state.best_round is not None and not self._lost(state.best_round):
             self._take_selection(old, state, state.best_round)

@@ -35,6 +35,7 @@ class SavedState(YamlModel):
         rule: whether the server's rule left something in ``round``.
         stopping: state of the early stopping, numbers of rounds.
         newest: rounds whose models' mean may be the result.
+        references: the mean of what sites told of their images before training.
     """
 
     round: int = Field(ge=0, lt=10**6)
@@ -55,6 +56,7 @@ class SavedState(YamlModel):
     rule: bool = False
     stopping: Mapping[str, int | None] = {}
     newest: Sequence[Round] = ()
+    references: Mapping[str, Any] = {}
 
     @model_validator(mode="after")
     def _knows_no_later_round(self) -> Self:

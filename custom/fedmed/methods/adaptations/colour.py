@@ -48,7 +48,8 @@ class Colour(Algorithm):
                 COLOURS,
                 "9 numbers",
                 BEFORE_TRAINING,
-                "of sites with labels, through the server to those without, without this site's name",
+                "of sites with labels, through the server to those without, without this site's name; the mean "
+                "of all, where two or more do, stays with the run and goes into bundles that are exported of it",
                 "The colours of the training images together: mean, deviation, and how much they differ from image to "
                 "image.",
                 when=ONCE,

@@ -48,7 +48,8 @@ class Intensity(Algorithm):
                 INTENSITIES,
                 "100 numbers",
                 BEFORE_TRAINING,
-                "of sites with labels, through the server to those without, without this site's name",
+                "of sites with labels, through the server to those without, without this site's name; the mean "
+                "of all, where two or more do, stays with the run and goes into bundles that are exported of it",
                 "A histogram of the training images: how many voxels, or pixels, are how bright.",
                 when=ONCE,
                 sent_by="supervised",
