@@ -22,7 +22,10 @@ def test_the_mean_of_histograms_and_of_how_many():
 
 
 def test_colours_of_sites_together_are_wider_than_each():
-    sites = [torch.tensor([1.0, 0, 0, 0.5, 0.1, 0.1, 0.2, 0.1, 0.1]), torch.tensor([2.0, 0, 0, 0.5, 0.1, 0.1, 0.2, 0.1, 0.1])]
+    sites = [
+        torch.tensor([1.0, 0, 0, 0.5, 0.1, 0.1, 0.2, 0.1, 0.1]),
+        torch.tensor([2.0, 0, 0, 0.5, 0.1, 0.1, 0.2, 0.1, 0.1]),
+    ]
     found = mean_values({COLOURS: one, "images": 12} for one in sites)
     expected = mean_of(Colours.of(one.view(3, 3)) for one in sites)
     assert torch.allclose(torch.tensor(found[COLOURS]).view(3, 3), expected.stacked(), atol=1e-5)

@@ -38,6 +38,7 @@ class Decision:
         why: a reason, without the end of a sentence.
         settings: of the bundle's inference that it sets.
         doubted: whether it was left out for what the model called after it, or made in spite of that.
+        failed: whether the images cannot be looked at so, as black ones for their colours.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Decision:
     why: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     doubted: bool = False
+    failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,10 @@ def _of_images(
         why = f"the bundle carries no '{TOLD[name]}' of the hospitals that it was trained at"
         return Decision(name, False, why)
     images = OwnImages(own).spread()
-    return _of_gamma(histogram(images), told, forced) if name == INTENSITY else _of_colours(images, told, forced)
+    try:
+        return _of_gamma(histogram(images), told, forced) if name == INTENSITY else _of_colours(images, told, forced)
+    except DataError as error:
+        return Decision(name, False, str(error).partition("; leave")[0], failed=True)
 
 
 def _of_gamma(own: Tensor, wanted: Tensor, forced: bool) -> Decision:

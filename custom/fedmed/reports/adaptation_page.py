@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fedmed.adapting.card import WORDS
 from fedmed.adapting.decisions import Adapted, Decision
+from fedmed.adapting.folder_images import FolderImages
 from fedmed.data.augment.colours import COLOURS, Colours, colours
 from fedmed.engines.corrections.own_images import OwnImages
 from fedmed.reports import adaptation_charts as charts
@@ -40,8 +41,8 @@ def adaptation_page(name: str, adapted: Adapted, amount: str, references: Mappin
     """
     rows = [[one.name, WORDS[one.name], "yes" if one.made else "no", one.why] for one in adapted.decisions]
     tables = [SheetTable("What was adapted", "", ["adaptation", "of", "made", "why"], rows)]
-    if COLOURS in references:
-        tables.append(_colours(adapted, references[COLOURS]))
+    if COLOURS in references and not any(one.failed for one in adapted.decisions):
+        tables.append(_colours(references[COLOURS], adapted.own))
     if adapted.own.faults:
         left = [[fault] for fault in adapted.own.faults]
         tables.append(SheetTable("Could not be read, and left out", "", ["why"], left, long=True))
@@ -90,14 +91,10 @@ def _doubt(decision: Decision) -> str:
     return f"'{decision.name}' {said}: {decision.why}."
 
 
-def _colours(adapted: Adapted, told: Tensor) -> SheetTable:
-    """Own, shown and wanted colours."""
+def _colours(told: Tensor, own: FolderImages) -> SheetTable:
     rows = []
-    looked = [("as they came", adapted.own)] + [("as the model sees them", adapted.shown)] * (
-        adapted.shown is not adapted.own
-    )
-    each = [(name, colours(OwnImages(images).spread())) for name, images in looked]
-    for name, one in [*each, ("of the training hospitals", Colours.of(told.view(3, 3)))]:
+    looked = [("of this hospital", colours(OwnImages(own).spread()))]
+    for name, one in [*looked, ("of the training hospitals", Colours.of(told.view(3, 3)))]:
         pairs = zip(one.mean.tolist(), one.deviation.tolist(), strict=True)
         rows.append([name, *(f"{mean:.2f} ± {deviation:.2f}" for mean, deviation in pairs)])
     note = "Mean and deviation of lightness and of two opponent colours (lαβ) over all pixels that are not black."

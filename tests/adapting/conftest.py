@@ -1,0 +1,63 @@
+"""Bundles with weights that nobody trained, and hospitals' images."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from monai.bundle import ConfigParser
+from PIL import Image
+
+from fedmed.bundles.digests import write_digests
+from fedmed.bundles.find import CHECKOUT_BUNDLES
+from fedmed.bundles.merged_configs import merged
+from fedmed.export.configs import to_yaml
+from fedmed.export.folder import copy_parts
+
+SMALL = {
+    "cxr_classification": (["small"], {"image_size": 32}),
+    "surgical_phase_classification": (["demo"], {"image_size": [24, 32]}),
+}
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    """Return a function: name of an installed bundle, references that it carries -> a folder as an export makes it."""
+
+    def bundle(name="cxr_classification", references=None):
+        root, (overlays, values) = tmp_path / "given" / name, SMALL[name]
+        copy_parts(CHECKOUT_BUNDLES / name, root)
+        files = [CHECKOUT_BUNDLES / name / "configs" / f"{overlay}.yaml" for overlay in overlays]
+        config = merged(CHECKOUT_BUNDLES / name / "configs" / "inference.yaml", files, values)
+        (root / "configs" / "inference.yaml").write_text(to_yaml(config, "Made for a test."))
+        torch.manual_seed(0)
+        parser = ConfigParser(dict(config, bundle_root=str(CHECKOUT_BUNDLES / name)))
+        parser.get_parsed_content("initialize")
+        (root / "models").mkdir()
+        torch.save(parser.get_parsed_content("network_def").state_dict(), root / "models" / "model.pt")
+        path = root / "configs" / "metadata.json"
+        metadata = json.loads(path.read_text())
+        metadata["federation"] = {"references": references} if references else {}
+        path.write_text(json.dumps(metadata))
+        write_digests(root, {"bundle": name, "overlays": overlays})
+        return root
+
+    return bundle
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Return a function: how many, how bright -> a folder of pictures, grey or in one tint."""
+
+    def images(count=24, low=40, high=200, tint=(1, 1, 1), name="own"):
+        folder = tmp_path / name
+        folder.mkdir()
+        random = np.random.default_rng(0)
+        for number in range(count):
+            coarse = random.uniform(low, high, (6, 6)).astype(np.uint8)
+            grey = np.asarray(Image.fromarray(coarse).resize((40, 40), Image.Resampling.BILINEAR), dtype=float)
+            coloured = np.stack([grey * factor for factor in tint], axis=-1).clip(0, 255).astype(np.uint8)
+            Image.fromarray(coloured if tint != (1, 1, 1) else coloured[..., 0]).save(folder / f"{number:03d}.png")
+        return folder
+
+    return images

@@ -1,0 +1,197 @@
+"""A bundle adapted to a hospital's images: whole, equal to FedMed's own scoring, and careful."""
+
+import json
+
+import pytest
+import torch
+import yaml
+
+from fedmed.adapting.bundle import adapt_bundle
+from fedmed.adapting.folder_images import FolderImages
+from fedmed.adapting.references import mean_values
+from fedmed.bundles.digests import changed_files
+from fedmed.bundles.given_bundle import open_given
+from fedmed.bundles.infer import run_inference
+from fedmed.data.augment.colours import COLOURS, colours
+from fedmed.data.augment.intensities import INTENSITIES
+from fedmed.engines.corrections.own_images import OwnImages
+from fedmed.engines.corrections.statistics import OwnStatistics
+from fedmed.errors import BundleError, DataError, ExportError
+
+PHASES = "surgical_phase_classification"
+DARK = torch.nn.functional.one_hot(torch.full((50,), 12), 100).float().mean(0)  # a hospital of dark images
+NOISE = torch.rand(3, 9, 9, generator=torch.Generator().manual_seed(0))
+GREEN = colours([NOISE * torch.tensor([0.3, 0.8, 0.4])[:, None, None]])
+
+
+def weights(root):
+    return torch.load(root / "models" / "model.pt", weights_only=True)
+
+
+def inference(root):
+    return yaml.safe_load((root / "configs" / "inference.yaml").read_text())
+
+
+def made(adapted):
+    return {one.name: one.made for one in adapted.decisions}
+
+
+def why(adapted):
+    return {one.name: one.why for one in adapted.decisions}
+
+
+def predicted(root, folder, place):
+    values = {"bundle_root": str(root), "dataset_dir": str(folder), "output_dir": str(place), "device": "cpu"}
+    run_inference(root, [root / "configs" / "inference.yaml"], values)
+    rows = json.loads((place / "predictions.json").read_text())
+    return torch.tensor([list(row["probabilities"].values()) for row in rows])
+
+
+@pytest.mark.parametrize("name", ["cxr_classification", PHASES])
+def test_statistics_are_those_with_which_a_federation_scores(bundle, images, tmp_path, name):
+    root, folder, out = bundle(name), images(44), tmp_path / "own_classification"
+    found = adapt_bundle(root, folder, out, asked=["statistics"])
+    assert made(found.adapted) == {"intensity": False, "colour": False, "statistics": True}
+    before, after = weights(root), weights(out)
+    changed = {key for key in before if not torch.equal(before[key], after[key])}
+    assert changed and all(key.endswith(("running_mean", "running_var")) for key in changed)
+    own = FolderImages(open_given(root, tmp_path / "place"), folder, {"device": "cpu"}, tmp_path / "none")
+    network = own.network()
+    scoring = OwnStatistics(OwnImages(own), dead_zone=0)
+    scoring.change_network(network, lambda batch: own.infer(batch, network), lambda batch: batch)
+    assert all(torch.equal(after[key], tensor) for key, tensor in network.state_dict().items())
+    scored = own.infer(torch.stack([own[place]["image"] for place in range(len(own))]), network)
+    assert torch.allclose(predicted(out, folder, tmp_path / "results"), scored, atol=2e-6)
+    assert not torch.allclose(predicted(root, folder, tmp_path / "before"), scored, atol=1e-3)
+
+
+def test_the_bundle_is_whole_and_says_what_was_done(bundle, images, tmp_path):
+    folder, out = images(), tmp_path / "own_classification"
+    (folder / "notes.png").write_text("no picture")
+    found = adapt_bundle(bundle(), folder, out, asked=["statistics"])
+    assert not changed_files(out) and open_given(out, tmp_path / "place").is_dir()
+    card = (out / "docs" / "README.md").read_text()
+    assert "## Adapted to one hospital's images" in card and "Nobody looked at a label" in card and "24 images" in card
+    metadata = json.loads((out / "configs" / "metadata.json").read_text())
+    assert metadata["version"] == found.version and metadata["federation"]["adapted"]["images"] == "24 images"
+    page = (out / "docs" / "page.html").read_text()
+    for words in ("What cannot be known without labels", "Distance of statistics by layer", "notes.png"):
+        assert words in page
+    assert page.count("data:image/png") == 6 and "http" not in page.replace("http://www.w3.org", "")
+    (out / "docs" / "page.html").unlink()
+    assert not changed_files(out), "whoever gives the bundle on removes the page"
+
+
+def test_by_itself_it_leaves_what_is_alike(bundle, images, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedmed.adapting.decisions.DEAD_ZONE", 1e9)
+    root, out = bundle(), tmp_path / "own_classification"
+    found = adapt_bundle(root, images(), out)
+    assert (
+        not any(made(found.adapted).values()) and "from 1e+09 on they are adapted" in why(found.adapted)["statistics"]
+    )
+    assert "carries no 'intensity_shares'" in why(found.adapted)["intensity"]
+    assert "has no 'image_colours'" in why(found.adapted)["colour"]
+    assert (root / "models/model.pt").read_bytes() == (out / "models/model.pt").read_bytes()
+    assert "Nothing was changed" in (out / "docs" / "page.html").read_text()
+
+
+def test_brighter_images_are_shown_as_those_of_the_training(bundle, images, tmp_path):
+    references = mean_values([{INTENSITIES: DARK}] * 2)
+    out = tmp_path / "own_classification"
+    found = adapt_bundle(bundle(references=references), images(low=60, high=120), out, asked=["intensity"])
+    gamma = inference(out)["image_gamma"]
+    assert gamma > 1 and found.adapted.settings == {"image_gamma": gamma} and not found.adapted.share
+    assert torch.allclose(found.adapted.shown[0]["image"], found.adapted.own[0]["image"] ** gamma, atol=1e-6)
+    assert "of the training hospitals" in (out / "docs" / "page.html").read_text()
+    again = open_given(out, tmp_path / "place")
+    assert inference(again)["image_gamma"] == gamma
+
+
+def test_frames_are_shown_in_the_colours_of_the_training_and_then_measured(bundle, images, tmp_path):
+    root, out = bundle(PHASES, mean_values([{COLOURS: GREEN.stacked().flatten()}] * 2)), tmp_path / "own_classification"
+    found = adapt_bundle(root, images(40, tint=(1, 0.4, 0.3)), out, asked=["statistics", "colour"])
+    assert made(found.adapted) == {"intensity": False, "colour": True, "statistics": True}
+    assert torch.tensor(inference(out)["image_colours"])[1].flatten().tolist() == pytest.approx(
+        [*GREEN.mean.tolist(), *GREEN.deviation.tolist()], abs=1e-4
+    )
+    own, shown = (images[0]["image"].mean(dim=(1, 2)) for images in (found.adapted.own, found.adapted.shown))
+    assert own.argmax() == 0 and shown.argmax() == 1
+    assert "times as far" in (out / "docs" / "README.md").read_text()
+
+
+def test_black_frames_have_no_colours_to_match(bundle, images, tmp_path):
+    root = bundle(PHASES, mean_values([{COLOURS: GREEN.stacked().flatten()}] * 2))
+    found = adapt_bundle(root, images(40, low=0, high=1), tmp_path / "own_classification", asked=["colour"])
+    assert not made(found.adapted)["colour"] and "at least one image that is not black" in why(found.adapted)["colour"]
+
+
+def test_what_the_model_calls_after_it_may_speak_against_it(bundle, images, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedmed.adapting.decisions.DEAD_ZONE", 0.0)
+    monkeypatch.setattr("fedmed.adapting.decisions.objection", lambda before, after: "after it one class is called")
+    root, folder = bundle(), images()
+    by_itself = adapt_bundle(root, folder, tmp_path / "a_classification").adapted
+    assert not made(by_itself)["statistics"] and "--adaptation statistics makes it all" in why(by_itself)["statistics"]
+    assert "was left out" in (tmp_path / "a_classification/docs/page.html").read_text()
+    asked = adapt_bundle(root, folder, tmp_path / "b_classification", asked=["statistics"]).adapted
+    assert made(asked)["statistics"] and "after it one class is called. It was asked for" in why(asked)["statistics"]
+
+
+def test_volumes_of_a_network_without_such_layers(exported_bundle, fedmed_home, tmp_path):
+    from fedmed.data.synthetic import demo_site
+
+    folder, out = demo_site("chest_ct_tiny", "ct_west", fedmed_home) / "images", tmp_path / "own_segmentation"
+    found = adapt_bundle(exported_bundle, folder, out, few=True, device="cpu")
+    assert "no BatchNorm layer" in why(found.adapted)["statistics"] and "scan" in found.amount
+    assert found.adapted.before.classes == ("background", "covid_region") and found.adapted.before.each[0].is_mask
+    assert (out / "models" / "model.ts").is_file() and "Outlines" in (out / "docs" / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("count", "name", "message"),
+    [
+        (19, "cxr_classification", "19 images; a hospital is known by 20 images or more.*--few"),
+        (39, PHASES, "39 frames; a hospital is known by 2 videos, or 40 single frames or more"),
+    ],
+)
+def test_few_images_are_refused_unless_a_person_says_so(bundle, images, tmp_path, count, name, message):
+    root, folder, out = bundle(name), images(count), tmp_path / "own_classification"
+    with pytest.raises(DataError, match=message):
+        adapt_bundle(root, folder, out)
+    assert not out.exists()
+    assert adapt_bundle(root, folder, out, few=True).amount.startswith(str(count))
+
+
+def test_images_of_another_kind_are_one_clear_error(bundle, images, tmp_path):
+    folder = images(0)
+    for number in range(30):
+        (folder / f"{number}.png").write_text("a table")
+    with pytest.raises(
+        DataError, match=r"none of its files is an image that cxr_classification reads; the first: .*0\.png"
+    ):
+        adapt_bundle(bundle(), folder, tmp_path / "own_classification")
+
+
+def test_mistakes_leave_nothing(bundle, images, tmp_path):
+    root, folder, out = bundle(), images(), tmp_path / "own_classification"
+    with pytest.raises(DataError, match="nowhere does not exist"):
+        adapt_bundle(root, tmp_path / "nowhere", out)
+    with pytest.raises(BundleError, match="holds no"):
+        adapt_bundle(root, images(0, name="empty"), out)
+    with pytest.raises(ExportError, match="end in _segmentation or _classification"):
+        adapt_bundle(root, folder, tmp_path / "own")
+    with pytest.raises(BundleError, match="has no weights"):
+        adapt_bundle(_without_weights(root, tmp_path), folder, out)
+    assert not out.exists()
+    adapt_bundle(root, folder, out)
+    with pytest.raises(ExportError, match="exists; choose another folder or use --replace"):
+        adapt_bundle(root, folder, out)
+    with pytest.raises(BundleError, match="was adapted to a hospital's images already"):
+        adapt_bundle(out, folder, tmp_path / "twice_classification")
+
+
+def _without_weights(root, place):
+    import shutil
+
+    copy = shutil.copytree(root, place / "bare" / root.name)
+    (copy / "models" / "model.pt").unlink()
+    return copy
