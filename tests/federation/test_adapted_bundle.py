@@ -3,43 +3,60 @@
 import csv
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
-import pytest
+import yaml
 
 from fedmed.adapting.bundle import adapt_bundle
 from fedmed.bundles.infer import run_inference
 from fedmed.data.synthetic import demo_site
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import write_job
 
-PLAN = {"rounds": 1, "epochs": 0.5, "steps": None, "warm_start": {"rounds": 1}, "select": "last"}
-SITES = {"lap_harbor": "supervised", "lap_isle": "evaluate"}
+SITES = {"cxr_metro": "supervised", "cxr_children": "evaluate"}
+SMALL = {"batch_size": 4, "image_size": 48}
+STUDY = {
+    "name": "hospital_study",
+    "bundle": "cxr_classification",
+    "overlays": ["demo"],
+    "method": {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"},
+    "sites": SITES,
+    "rounds": 1,
+    "steps": 4,
+    "overrides": dict.fromkeys(SITES.values(), SMALL),
+    "adaptation": {"name": "statistics", "args": {"dead_zone": 0}},
+}
 
 
-def test_probabilities_of_each_frame_are_those_that_the_site_scored(write_tiny_phases_job, fedmed_home, tmp_path):
-    adaptation = {"name": "statistics", "args": {"dead_zone": 0}}
-    small = {"image_size": [24, 32], "frame_rate": 2.0, "batch_size": 16}
-    run_job(
-        write_tiny_phases_job(tmp_path, **PLAN, sites=SITES, overrides=small, adaptation=adaptation), tmp_path / "ws"
-    )
-    bundle = export_bundle(tmp_path / "ws", tmp_path / "phases_classification").out
-    root = demo_site("lap_phases_tiny", "lap_isle", fedmed_home)
-    (tmp_path / "videos").mkdir()
-    tested = [root / entry["video"] for entry in json.loads((root / "datalist.json").read_text())["testing"]]
-    for video in tested:
-        shutil.copy(video, tmp_path / "videos")
+def said(bundle, folder, place):
+    """File -> its probabilities, of the bundle's own inference."""
+    values = {"bundle_root": str(bundle), "dataset_dir": str(folder), "output_dir": str(place), "device": "cpu"}
+    run_inference(bundle, [bundle / "configs" / "inference.yaml"], values)
+    rows = json.loads((place / "predictions.json").read_text())
+    return {row["image"]: list(row["probabilities"].values()) for row in rows}
+
+
+def test_probabilities_are_those_that_the_site_scored(fedmed_home, monkeypatch, tmp_path):
+    (tmp_path / "sites").mkdir()
+    for site in SITES:
+        values = {"demo": "chest_xray_tiny", "device": "cpu", "threads": 1}
+        (tmp_path / "sites" / f"{site}.yaml").write_text(yaml.safe_dump(values))
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path / "sites"))
+    run_job(write_job(Job.of(STUDY), tmp_path / "job"), tmp_path / "ws")
+    bundle = export_bundle(tmp_path / "ws", tmp_path / "xray_classification").out
+    root, own = demo_site("chest_xray_tiny", "cxr_children", fedmed_home), tmp_path / "own"
+    own.mkdir()
+    tested = [root / entry["image"] for entry in json.loads((root / "datalist.json").read_text())["testing"]]
+    for place, image in enumerate(tested):  # in the order of the list, by which images are normalised together
+        shutil.copy(image, own / f"{place:03d}{image.suffix}")
     out = tmp_path / "own_classification"
-    adapt_bundle(bundle, tmp_path / "videos", out, asked=["statistics"], few=True, device="cpu")
-    values = {"dataset_dir": str(tmp_path / "videos"), "output_dir": str(tmp_path / "said"), "device": "cpu"}
-    run_inference(out, [out / "configs" / "inference.yaml"], {"bundle_root": str(out), **values})
-    said = {}
-    for row in json.loads((tmp_path / "said" / "predictions.json").read_text()):
-        said.setdefault(row["image"], []).append(list(row["probabilities"].values()))
-    scored = sorted((tmp_path / "ws").glob("lap_isle/**/evaluation/frames/*.csv"))
-    assert len(scored) == len(tested) == len(said)
-    for path, video in zip(scored, tested, strict=True):
-        rows = list(csv.DictReader(path.open()))
-        expected = [[float(value) for name, value in row.items() if name.startswith("p_")] for row in rows]
-        assert np.allclose(said[video.name], expected, atol=2e-4), video.name
-    assert said and pytest.approx(1, abs=1e-4) == sum(next(iter(said.values()))[0])
+    adapt_bundle(bundle, own, out, asked=["statistics"], few=True, device="cpu")
+    (scored,) = Path(tmp_path / "ws" / "cxr_children").glob("**/evaluation/cases.csv")
+    rows = list(csv.DictReader(scored.open()))
+    expected = np.array([[float(value) for name, value in row.items() if name.startswith("p_")] for row in rows])
+    adapted, before = (np.array(list(said(root, own, tmp_path / root.name).values())) for root in (out, bundle))
+    assert len(expected) == len(tested) and np.allclose(adapted, expected, atol=2e-6)
+    assert not np.allclose(before, expected, atol=1e-2)
