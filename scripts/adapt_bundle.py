@@ -58,7 +58,8 @@ def report(made: "Made") -> None:
     for one in made.adapted.decisions:
         print(f"  {one.name}: {'made' if one.made else 'not made'}: {in_terminal(one.why)}")
     print(f"before and after: {made.out / 'docs' / 'page.html'}")
-    print("Whether it is better nobody knows without labels: have some images marked, and compare both bundles.")
+    if made.adapted.made:
+        print("Whether it is better nobody knows without labels: have some images marked, and compare both bundles.")
 
 
 @private_files()

@@ -14,22 +14,22 @@ from fedmed.reports.phase_charts import spoken
 
 WIDE = 320  # pixels of a picture
 TOP = 3  # classes that are shown of an image
+OUTLINED = 240  # pixels that a picture has at least before outlines are drawn, which would fill a small one
 
 
 def cases(adapted: Adapted) -> Markup:
     """HTML of a few cases; both must have predictions."""
     assert adapted.before is not None and adapted.after is not None
-    parts = [Markup('<div class="calls">')]
+    parts, changed = [Markup('<div class="calls">')], bool(adapted.made)
     for number in chosen_cases(adapted.before, adapted.after):
         old, new = adapted.before.each[number], adapted.after.each[number]
         own, shown = (images[old.place]["image"] for images in (adapted.own, adapted.shown))
         if old.is_mask:
             at = _slice(old, new)
-            pair = [_marked(_picture(own, at), old, at), _marked(_picture(shown, at), new, at)]
+            pair = [_marked(_picture(own, at), old, at), _marked(_picture(shown, at), new, at)][: 2 if changed else 1]
             below = _amounts(old, new, adapted.before.classes)
         else:
-            changed = adapted.shown is not adapted.own
-            pair = [_picture(own, None), *([_picture(shown, None)] if changed else [])]
+            pair = [_picture(own, None), *([_picture(shown, None)] if adapted.shown is not adapted.own else [])]
             below = _probabilities(old, new, adapted.before.classes)
         parts.append(_case(adapted.own.names[old.place], pair, below))
     return Markup("").join([*parts, Markup("</div>")])
@@ -86,7 +86,8 @@ def _upright(volume: Tensor, at: int) -> np.ndarray:
 def _marked(picture: np.ndarray, said: Prediction, at: int | None) -> np.ndarray:
     """The picture with the edges of what is marked."""
     mask = said.values.numpy() if at is None else _upright(said.values, at)
-    shown = picture.copy()
+    factor = max(1, OUTLINED // max(mask.shape))
+    mask, shown = (np.repeat(np.repeat(one, factor, axis=0), factor, axis=1) for one in (mask, picture))
     for value in range(1, int(mask.max()) + 1):
         inside = np.pad(mask == value, 1)
         core = inside[:-2, 1:-1] & inside[2:, 1:-1] & inside[1:-1, :-2] & inside[1:-1, 2:]

@@ -80,7 +80,7 @@ def layers(adapted: Adapted) -> Figure:
     axes.axhline(distances.mean(), color=BEFORE, linewidth=1, label="the mean before")
     ticks = x if len(names) <= NAMED else x[:: -(-len(names) // NAMED)]
     axes.set_xticks(ticks, [names[place] for place in ticks], rotation=60, ha="right", fontsize=7)
-    axes.set(ylim=(0, max(DEAD_ZONE, distances.max()) * 1.15), ylabel="deviations", xlim=(-0.6, len(names) - 0.4))
+    axes.set(ylim=(0, max(DEAD_ZONE, distances.max()) * 1.5), ylabel="deviations", xlim=(-0.6, len(names) - 0.4))
     _legend(axes)
     return figure
 
@@ -90,20 +90,24 @@ def calls(before: Predictions, after: Predictions) -> Figure:
     figure = Figure(figsize=(WIDTH, 0.42 * len(before.classes) + 1.5))
     figure.set_layout_engine("constrained", wspace=0.08)
     shares, sure = figure.subplots(1, 2)
-    y = np.arange(len(before.classes))
-    for place, (said, colour, label) in enumerate(((before, BEFORE, "before"), (after, AFTER, "after"))):
+    y, most = np.arange(len(before.classes)), 0
+    series = [(before, BEFORE, "before"), (after, AFTER, "after")][: 1 if after is before else 2]
+    for place, (said, colour, label) in enumerate(series):
         look: dict[str, Any] = {"color": colour, "label": label, "linewidth": 0}
         values = 100 * np.array(said.called.shares)
         shares.barh(y + 0.4 * place - 0.2, values, 0.36, **look)
         for at, value in zip(y + 0.4 * place - 0.2, values, strict=True):
             shares.annotate(f"{value:.0f}", (value, at), (3, 0), textcoords="offset points", va="center", fontsize=8)
         numbers, edges = np.histogram([one.entropy for one in said.each], 20, (0, 1))
+        most = max(most, int(numbers.max()))
         sure.stairs(numbers, edges, color=colour, linewidth=1.6, label=label)
         sure.axvline(said.called.entropy, color=colour, linewidth=1, linestyle=(0, (4, 3)))
     shares.set_yticks(y, [spoken(name) for name in before.classes], color=INK)
     shares.set(xlim=(0, 112), ylim=(len(y) - 0.4, -0.6), xlabel="called in so many of 100 images")
     shares.grid(visible=False, axis="y")
-    sure.set(xlim=(0, 1), ylim=(0, None), xlabel="entropy: 0 = sure, 1 = knows nothing (dashed: mean)", ylabel="images")
+    sure.set(
+        xlim=(0, 1), ylim=(0, 1.4 * most), xlabel="entropy: 0 = sure, 1 = knows nothing (dashed: mean)", ylabel="images"
+    )
     _legend(sure)
     return figure
 

@@ -105,11 +105,9 @@ def _figures(adapted: Adapted, references: Mapping[str, Tensor]) -> list[SheetFi
     before, after = adapted.before, adapted.after
     figures = []
     if before is not None and after is not None:
-        note = "Those that changed most first, then some spread over the list. " + (
-            "Outlines: what the model marks, before at the left, after at the right."
-            if before.each[0].is_mask
-            else "Below each picture the likeliest classes."
-        )
+        note = "Those that changed most first, then some spread over the list. " if adapted.made else ""
+        below = "Below each picture the likeliest classes."
+        note += "Outlines: what the model marks, after it at the right." if before.each[0].is_mask else below
         figures.append(SheetFigure("Some images before and after", note, cases(adapted)))
     with style():
         if before is not None and after is not None:

@@ -1,0 +1,40 @@
+"""The command that adapts a bundle to a hospital's own images."""
+
+import pytest
+
+from fedmed.data.synthetic import demo_site
+
+
+@pytest.fixture
+def adapt(capsys, load_script):
+    """Return a function that runs the script in this process: exit code, what it says, what it complains of."""
+    script = load_script("adapt_bundle")
+
+    def adapt(*arguments):
+        code = script.main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return adapt
+
+
+def test_one_command_says_of_each_adaptation_why(adapt, exported_bundle, fedmed_home, tmp_path):
+    images, out = demo_site("chest_ct_tiny", "ct_west", fedmed_home) / "images", tmp_path / "own_segmentation"
+    code, said, complaint = adapt(exported_bundle, images, out, "--few", "--device", "cpu")
+    assert (code, complaint) == (0, "") and (out / "docs" / "page.html").is_file()
+    lines = said.splitlines()
+    assert lines[0].startswith(f"{out}: version ") and lines[0].endswith("scans")
+    assert [line.split(":")[0].strip() for line in lines[1:4]] == ["intensity", "colour", "statistics"]
+    assert lines[-1] == f"before and after: {out / 'docs' / 'page.html'}", "nothing was changed"
+
+
+def test_mistakes_are_one_line_and_leave_nothing(adapt, exported_bundle, tmp_path):
+    code, said, complaint = adapt(exported_bundle, tmp_path / "nowhere", tmp_path / "own_segmentation")
+    assert (code, said) == (2, "") and complaint.startswith("error: ") and complaint.count("\n") == 1
+    assert "nowhere does not exist" in complaint and not list(tmp_path.iterdir())
+
+
+def test_none_goes_with_no_other(adapt, capsys):
+    with pytest.raises(SystemExit):
+        adapt("BUNDLE", "IMAGES", "OUT", "--adaptation", "none", "--adaptation", "colour")
+    assert "--adaptation none goes with no other" in capsys.readouterr().err
