@@ -33,6 +33,7 @@ MAY_IMPORT = {
     # Run by scripts and the label app; no part of a federation needs them.
     "experiments": DESCRIBED | SHOWN | {"recovery", "federation"},
     "export": DESCRIBED | SHOWN | {"recovery", "federation"},
+    "adapting": DESCRIBED | SHOWN | {"export"},  # an adapted bundle is written as an exported one
     "labelling": DESCRIBED,
     "checks": DESCRIBED | SHOWN | {"privacy", "recovery", "federation"},
 }

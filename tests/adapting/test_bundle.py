@@ -8,12 +8,12 @@ import yaml
 
 from fedmed.adapting.bundle import adapt_bundle
 from fedmed.adapting.folder_images import FolderImages
-from fedmed.adapting.references import mean_values
 from fedmed.bundles.digests import changed_files
 from fedmed.bundles.given_bundle import open_given
 from fedmed.bundles.infer import run_inference
 from fedmed.data.augment.colours import COLOURS, colours
 from fedmed.data.augment.intensities import INTENSITIES
+from fedmed.data.augment.references import mean_values
 from fedmed.engines.corrections.own_images import OwnImages
 from fedmed.engines.corrections.statistics import OwnStatistics
 from fedmed.errors import BundleError, DataError, ExportError

@@ -15,14 +15,16 @@ import yaml
 from fedmed.adapting.card import card_section, with_section
 from fedmed.adapting.decisions import SETTINGS, Adapted, adapt_to
 from fedmed.adapting.folder_images import FolderImages
-from fedmed.adapting.references import references
+from fedmed.adapting.page import adaptation_page
 from fedmed.bundles.digests import DIGESTS, SIGNATURE, bundle_files, read_digests, write_digests
 from fedmed.bundles.given_bundle import open_given
 from fedmed.bundles.infer import CONFIGS, WEIGHTS, check_ready
+from fedmed.data.augment.references import references
 from fedmed.errors import BundleError, DataError
 from fedmed.export.configs import to_yaml
 from fedmed.export.folder import DOCS, METADATA, check_apart, check_target, staged
 from fedmed.export.formats import MODEL, write_onnx, write_torchscript
+from fedmed.reports.sheet import write_html
 from fedmed.reports.words import count
 from fedmed.yaml_limits import load_limited
 
@@ -220,7 +222,4 @@ def _write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
 
 def _write_page(folder: Path, name: str, adapted: Adapted, amount: str, metadata: Mapping[str, Any]) -> None:
     """After the digests: whoever gives the bundle on removes the page, and it is whole all the same."""
-    from fedmed.reports.adaptation_page import adaptation_page
-    from fedmed.reports.sheet import write_html
-
     write_html(adaptation_page(name, adapted, amount, references(metadata)), folder / DOCS / PAGE)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedmed.adapting.references import REFERENCES
+from fedmed.data.augment.references import REFERENCES
 from fedmed.errors import FedMedError
 from fedmed.export.anonymous import anonymous_sites, withheld
 from fedmed.export.exporter import Exporter

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedmed.adapting.references import mean_values
 from fedmed.aggregation.acceptance import all_finite
+from fedmed.data.augment.references import mean_values
 from fedmed.errors import JobError
 from fedmed.jobs.plan import Plan
 from fedmed.messages.answers import Extras

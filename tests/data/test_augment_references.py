@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from fedmed.adapting.references import mean_values, references
 from fedmed.data.augment.colours import COLOURS, Colours, mean_of
 from fedmed.data.augment.intensities import INTENSITIES
+from fedmed.data.augment.references import mean_values, references
 from fedmed.errors import BundleError
 
 

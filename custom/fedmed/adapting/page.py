@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from markupsafe import Markup
 from torch import Tensor
 
+from fedmed.adapting import charts
 from fedmed.adapting.card import WORDS
+from fedmed.adapting.cases import cases
 from fedmed.adapting.decisions import Adapted, Decision
 from fedmed.adapting.folder_images import FolderImages
 from fedmed.data.augment.colours import COLOURS, Colours, colours
 from fedmed.engines.corrections.own_images import OwnImages
-from fedmed.reports import adaptation_charts as charts
-from fedmed.reports.adaptation_cases import cases
 from fedmed.reports.plots import style, svg
 from fedmed.reports.sheet import Sheet, SheetFigure, SheetTable
 from fedmed.reports.words import join

@@ -6,9 +6,9 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 from torch import Tensor
 
+from fedmed.adapting.charts import chosen_cases
 from fedmed.adapting.decisions import Adapted
 from fedmed.adapting.predictions import Prediction
-from fedmed.reports.adaptation_charts import chosen_cases
 from fedmed.reports.palette import MARKS, png_address
 from fedmed.reports.phase_charts import spoken
 
