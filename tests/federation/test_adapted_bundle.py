@@ -3,20 +3,26 @@
 import csv
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
+import pytest
+import torch
 import yaml
 
 from fedmed.adapting.bundle import adapt_bundle
 from fedmed.bundles.infer import run_inference
+from fedmed.data.augment.intensities import INTENSITIES
 from fedmed.data.synthetic import demo_site
 from fedmed.export.bundle import export_bundle
+from fedmed.federation.closing import Closing
+from fedmed.federation.exchange import Exchange
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
+from fedmed.jobs.plan import Plan
+from fedmed.messages.answers import Extras
 
-SITES = {"cxr_metro": "supervised", "cxr_children": "evaluate"}
+SITES = {"cxr_metro": "supervised", "cxr_rural": "supervised", "cxr_children": "evaluate"}
 SMALL = {"batch_size": 4, "image_size": 48}
 STUDY = {
     "name": "hospital_study",
@@ -26,8 +32,9 @@ STUDY = {
     "sites": SITES,
     "rounds": 1,
     "steps": 4,
+    "select": "last",
     "overrides": dict.fromkeys(SITES.values(), SMALL),
-    "adaptation": {"name": "statistics", "args": {"dead_zone": 0}},
+    "adaptation": ["intensity", {"name": "statistics", "args": {"dead_zone": 0}}],
 }
 
 
@@ -39,24 +46,58 @@ def said(bundle, folder, place):
     return {row["image"]: list(row["probabilities"].values()) for row in rows}
 
 
-def test_probabilities_are_those_that_the_site_scored(fedmed_home, monkeypatch, tmp_path):
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Workspace of a run that was stopped before its scores, and resumed."""
     (tmp_path / "sites").mkdir()
     for site in SITES:
         values = {"demo": "chest_xray_tiny", "device": "cpu", "threads": 1}
+        values["privacy"] = {"allowed_extras": [INTENSITIES], "extras_min_images": 4}
         (tmp_path / "sites" / f"{site}.yaml").write_text(yaml.safe_dump(values))
+    for place in (
+        "fedmed.engines.corrections.gamma",
+        "fedmed.adapting.decisions",
+    ):  # the sites are alike
+        monkeypatch.setattr(f"{place}.matching_gamma", lambda own, wanted: 2 + float((own - wanted / 2)[:50].sum()))
     monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path / "sites"))
-    run_job(write_job(Job.of(STUDY), tmp_path / "job"), tmp_path / "ws")
-    bundle = export_bundle(tmp_path / "ws", tmp_path / "xray_classification").out
+    job = write_job(Job.of(STUDY), tmp_path / "job")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Closing, "validation_tasks", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        run_job(job, tmp_path / "ws")
+    with monkeypatch.context() as patch:  # asked again, since sites are scored that keep nothing
+        patch.setattr("fedmed.federation.exchange.mean_values", lambda values: {"sites": "made anew"})
+        run_job(job, tmp_path / "ws", None, True)
+    return tmp_path / "ws"
+
+
+def test_the_bundle_carries_the_mean_and_says_what_the_site_scored(run, fedmed_home, monkeypatch, tmp_path):
+    kept = json.loads((run / "server/simulate_job/fedmed/result.json").read_text())["references"]
+    assert kept["sites"] == 2 and sum(kept[INTENSITIES]) == pytest.approx(1, abs=1e-3)
+    bundle = export_bundle(run, tmp_path / "xray_classification").out
+    federation = json.loads((bundle / "configs" / "metadata.json").read_text())["federation"]
+    assert federation["references"] == kept and not any(site in json.dumps(federation) for site in SITES)
     root, own = demo_site("chest_xray_tiny", "cxr_children", fedmed_home), tmp_path / "own"
     own.mkdir()
     tested = [root / entry["image"] for entry in json.loads((root / "datalist.json").read_text())["testing"]]
     for place, image in enumerate(tested):  # in the order of the list, by which images are normalised together
         shutil.copy(image, own / f"{place:03d}{image.suffix}")
+    monkeypatch.setattr("fedmed.adapting.decisions.DEAD_ZONE", 0.0)
+    monkeypatch.setattr("fedmed.adapting.decisions.objection", lambda before, after: "")
     out = tmp_path / "own_classification"
-    adapt_bundle(bundle, own, out, asked=["statistics"], few=True, device="cpu")
-    (scored,) = Path(tmp_path / "ws" / "cxr_children").glob("**/evaluation/cases.csv")
+    adapted = adapt_bundle(bundle, own, out, few=True, device="cpu").adapted
+    assert adapted.made == ["intensity", "statistics"]
+    (scored,) = run.glob("cxr_children/**/evaluation/cases.csv")
     rows = list(csv.DictReader(scored.open()))
     expected = np.array([[float(value) for name, value in row.items() if name.startswith("p_")] for row in rows])
-    adapted, before = (np.array(list(said(root, own, tmp_path / root.name).values())) for root in (out, bundle))
-    assert len(expected) == len(tested) and np.allclose(adapted, expected, atol=2e-6)
+    after, before = (np.array(list(said(one, own, tmp_path / one.name).values())) for one in (out, bundle))
+    assert len(expected) == len(tested) and np.allclose(after, expected, atol=2e-5)
     assert not np.allclose(before, expected, atol=1e-2)
+
+
+@pytest.mark.parametrize(("told", "kept"), [("abc", 3), ("ab", 0), ("a", 0)])
+def test_a_mean_is_kept_only_where_each_site_told(told, kept):
+    names = {"names": [INTENSITIES], "rounds": [0], "given_to": ["unsupervised"]}
+    exchange = Exchange(Plan(dict.fromkeys("abc", "supervised") | {"d": "unsupervised"}, 1, 1, exchange=names))
+    assert exchange.once
+    exchange.take({site: Extras(site, 0, {INTENSITIES: torch.ones(100) / 100}) for site in told}, 0, list("abc"))
+    assert exchange.references.get("sites", 0) == kept

@@ -94,7 +94,7 @@ class Exchange:
                 self.values[site] = {name: answer.values[name] for name in self.names}
         self._leave_out_strangers()
         if self.once and not self.missing:
-            self.references = mean_values(self.values.values())
+            self.references = self.references or mean_values(self.values.values())
         if self.once and not self.values:
             names = ", ".join(self.names)
             reasons = "; ".join(f"'{site}': {reason}" for site, reason in sorted(self.missing.items()))
