@@ -107,8 +107,10 @@ def _figures(adapted: Adapted, references: Mapping[str, Tensor]) -> list[SheetFi
     if before is not None and after is not None:
         note = "Those that changed most first, then some spread over the list. " if adapted.made else ""
         below = "Below each picture the likeliest classes."
-        note += "Outlines: what the model marks, after it at the right." if before.each[0].is_mask else below
-        figures.append(SheetFigure("Some images before and after", note, cases(adapted)))
+        outlines = f"Outlines: what the model marks{', after it at the right' if adapted.made else ''}."
+        note += outlines if before.each[0].is_mask else below
+        title = "Some images before and after" if adapted.made else "Some images, and what the model says of them"
+        figures.append(SheetFigure(title, note, cases(adapted)))
     with style():
         if before is not None and after is not None:
             note = f"On {len(before.each)} of the images, evenly spread. To be sure is not to be right."
