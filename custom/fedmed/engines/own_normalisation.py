@@ -20,16 +20,24 @@ LEAST_VARIANCE = 1e-12  # of all channels of a layer: images that are all alike
 
 @dataclass(frozen=True)
 class LayerStatistics:
-    """Mean and variance of a layer's input, per channel, as the network came and of the images; (C,) float64 each."""
+    """Mean and variance of a layer's input, per channel, (C,) float64 each.
+
+    Attributes:
+        came: with which the network came.
+        seen: of the images in the network as it came.
+        own: of the images where the layers before it normalise by the images too: those of the adapted network.
+    """
 
     came: tuple[Tensor, Tensor]
+    seen: tuple[Tensor, Tensor]
     own: tuple[Tensor, Tensor]
 
     @property
     def distance(self) -> float:
-        """Root of the mean over channels of the squared difference of means, in deviations of what came."""
-        (mean, variance), (own, _) = self.came, self.own
-        return float(((own - mean).square() / variance.clamp_min(1e-5)).mean().sqrt())
+        """How far the network as it came goes astray here, in deviations of what came: root of the mean over channels
+        of the squared difference of means."""
+        (mean, variance), (seen, _) = self.came, self.seen
+        return float(((seen - mean).square() / variance.clamp_min(1e-5)).mean().sqrt())
 
     def mixed(self, share: float) -> tuple[Tensor, Tensor]:
         """Mean and variance of which the images' own are a share, 0 to 1."""
@@ -55,7 +63,7 @@ def own_statistics(
     """Measure each layer's statistics over a hospital's images; the network stays as it was.
 
     Args:
-        network: on any device; layers before another one normalise by the batch, as in training.
+        network: on any device.
         infer: the network itself, or what shows it large images by windows.
         batches: of images (B, C, ...), without augmentation, on the network's device.
 
@@ -68,20 +76,23 @@ def own_statistics(
     layers = normalisation_layers(network)
     if not layers:
         return {}
-    sums: dict[str, list[Any]] = {name: [0, 0.0, 0.0] for name in layers}
-    with _looked_at(network, layers, sums):
-        for images in batches:
-            infer(images)
-    if not all(count for count, _, _ in sums.values()):
+    seen, own = ({name: [0, 0.0, 0.0] for name in layers} for _ in range(2))
+    for images in batches:  # which are read only once
+        for sums, by_batch in ((seen, False), (own, True)):
+            with _looked_at(network, layers, sums, by_batch):
+                infer(images)
+    if not all(count for count, _, _ in own.values()):
         raise DataError("statistics of normalisation need images, and there are none")
-    found = {}
-    for name, (count, total, squares) in sums.items():
-        mean, layer = total / count, layers[name]
-        own = mean, (squares / count - mean.square()).clamp_min(0)
-        if float(own[1].max()) < LEAST_VARIANCE:
-            raise DataError("statistics of normalisation need images that differ, and these are all alike")
-        found[name] = LayerStatistics((_kept(layer.running_mean), _kept(layer.running_var)), own)
-    return found
+    if any(float(_moments(sums)[1].max()) < LEAST_VARIANCE for sums in own.values()):
+        raise DataError("statistics of normalisation need images that differ, and these are all alike")
+    came = {name: (_kept(layer.running_mean), _kept(layer.running_var)) for name, layer in layers.items()}
+    return {name: LayerStatistics(came[name], _moments(seen[name]), _moments(own[name])) for name in layers}
+
+
+def _moments(sums: list[Any]) -> tuple[Tensor, Tensor]:
+    count, total, squares = sums
+    mean = total / count
+    return mean, (squares / count - mean.square()).clamp_min(0)
 
 
 @torch.no_grad()
@@ -103,14 +114,16 @@ def adapt(network: nn.Module, statistics: dict[str, LayerStatistics], images: in
 
 
 @contextmanager
-def _looked_at(network: nn.Module, layers: dict[str, _BatchNorm], sums: dict[str, list[Any]]) -> Iterator[None]:
-    """Layers normalise by the batch, and what goes into them is summed; everything else as for inference."""
+def _looked_at(
+    network: nn.Module, layers: dict[str, _BatchNorm], sums: dict[str, list[Any]], by_batch: bool
+) -> Iterator[None]:
+    """What goes into layers is summed; all is as for inference, but ``by_batch`` they normalise by the batch."""
     training = {one: one.training for one in network.modules()}
     momenta = {name: one.momentum for name, one in layers.items()}
     counted = {name: _kept(one.num_batches_tracked) for name, one in layers.items()}
     hooks = [one.register_forward_pre_hook(_adding(sums[name])) for name, one in layers.items()]
     network.eval()
-    for layer in layers.values():
+    for layer in layers.values() if by_batch else ():
         layer.train()
         layer.momentum = 0.0  # running statistics stay as they are
     try:
