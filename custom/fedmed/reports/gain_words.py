@@ -256,7 +256,8 @@ def on_screen(run: Run) -> list[RenderableType]:
 def _table(run: Run) -> Table:
     shown = []
     for row in rows(run):
-        cells = {"site": row[0].name, "labels": row[0].part, "cases": str(row[0].n_cases)}
+        cells = {"site": row[0].name} | ({} if is_split(run) else {"labels": row[0].part})  # 80 characters are few
+        cells["cases"] = str(row[0].n_cases)
         cells |= {head: fixed(score) for head, score in zip(score_heads(run), scores_of(row), strict=True)}
         if is_split(run):
             heads = change_heads(run, "")
