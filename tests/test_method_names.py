@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from fedmed.methods.algorithms.algorithm import Algorithm
-from fedmed.methods.find_method import algorithms, installed
+from fedmed.methods.find_method import adaptations, algorithms, installed
 from fedmed.methods.method import Method
 from fedmed.methods.supervised_fedavg import SupervisedFedAvg
 
@@ -23,12 +23,14 @@ ANOTHER = {("losses/pseudo_label.py", '"linear"')}  # how a threshold grows
 
 
 def names() -> list[str]:
-    """Short names, classes and titles of methods and algorithms, and their values beside the model and the scalars."""
+    """Short names, classes and titles of methods, algorithms and adaptations, their values beside the model, scalars."""
     found = set(FURTHER)
     for stem, kind in {**installed(), **algorithms()}.items():
         made = kind()
         found |= {stem, kind.__name__, made.title} | {value.name for value in made.values()}
         found |= {scalar.name for scalar in made.scalars()} if isinstance(made, Method) else set()
+    for kind in adaptations().values():  # whose short names are words of every day
+        found |= {kind.title, *(value.name for value in kind().values())}
     found -= GENERIC
     found |= {name.removeprefix("train_") for name in found}  # as an engine gives them
     words = {quoted for name in found & ENGLISH for quoted in (f'"{name}"', f"'{name}'")}
@@ -100,7 +102,7 @@ def modules_of(kind: type) -> set[str]:
 def own_files() -> set[str]:
     """Files that implement a method or an algorithm: what its overlays and rule name, and not every training needs."""
     plain = computing(modules_of(SupervisedFedAvg))
-    kinds = [*installed().values(), *algorithms().values()]
+    kinds = [*installed().values(), *algorithms().values(), *adaptations().values()]
     return {name for kind in kinds for name in computing(modules_of(kind))} - plain
 
 

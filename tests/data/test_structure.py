@@ -16,8 +16,8 @@ def test_names_that_a_datalist_may_spell(name):
 @pytest.mark.parametrize(
     ("values", "what"),
     [
-        ({"name": "a,b"}, "letters, digits, spaces"),
-        ({"name": ""}, "letters, digits, spaces"),
+        ({"name": "a,b"}, "letters a-z, digits, spaces"),
+        ({"name": ""}, "letters a-z, digits, spaces"),
         ({"name": " x"}, "a letter or digit first"),
         ({"name": "$x"}, "a letter or digit first"),
         ({"name": "x", "colour": "red"}, "write '#rrggbb'"),

@@ -42,7 +42,7 @@ def part(path: str, id: str = "", **args) -> dict:
 def from_site_to_site(file):
     """NVFlare's cyclic workflow: the first site sends the other one what a file of its own holds."""
     server, client = server_config(""), client_config("", ["train"])
-    told = {"num_rounds": 1, "starting_client": HOLDS, "progress_timeout": 20.0}
+    told = {"num_rounds": 1, "starting_client": HOLDS, "progress_timeout": 60.0}
     workflow = {"id": "controller", "path": "believing.Believing", "args": told}
     server |= {"components": [], "workflows": [workflow]}
     client["executors"] = [
