@@ -23,7 +23,7 @@ ANOTHER = {("losses/pseudo_label.py", '"linear"')}  # how a threshold grows
 
 
 def names() -> list[str]:
-    """Short names, classes and titles of methods, algorithms and adaptations, their values beside the model, scalars."""
+    """Short names, classes and titles of methods and the like, and their values beside the model and the scalars."""
     found = set(FURTHER)
     for stem, kind in {**installed(), **algorithms()}.items():
         made = kind()
