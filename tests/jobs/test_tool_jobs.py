@@ -134,7 +134,7 @@ def test_the_ledger_tells_what_left_and_names_no_video(workspace, sites, load_sc
     assert "more, see Numbers" in text
     assert ledger(["--dry-run", str(sites["lap_cho2"].source), "--job", str(JOB), "--out", str(page)]) == 0
     for text in (" ".join(capsys.readouterr().out.split()), page.read_text()):
-        assert "would send 20 updates" in text and "they tell how often each was there" in text
+        assert "would send 60 updates" in text and "they tell how often each was there" in text
 
 
 def test_the_report_shows_tools_by_site_and_videos_along_time(workspace, tmp_path):

@@ -109,6 +109,12 @@ class Resume(YamlModel):
     fresh: list[Text] = Field(default=[], max_length=1000, description="sites whose private state of that job is lost")
 
 
+def _one_or_several(schema: dict[str, Any]) -> None:
+    """A list may also be written as its one entry, or not at all."""
+    kept = {key: schema.pop(key) for key in ("type", "items", "maxItems")}
+    schema["anyOf"] = [kept["items"], kept, {"type": "null"}]
+
+
 class Study(YamlModel):
     """What a job says. Every app of its folder carries the same text, as ``config/study.yaml``."""
 
@@ -138,6 +144,7 @@ class Study(YamlModel):
     adaptation: list[Algorithm] = Field(
         default=[],
         max_length=10,
+        json_schema_extra=_one_or_several,
         description="how sites without labels adapt to their own images, without labels or gradients: "
         f"{', '.join(adaptations())}, or several",
     )
