@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fedmed.errors import JobError
-from fedmed.methods.algorithms.algorithm import Algorithm
+from fedmed.methods.adaptation import Adaptation
 
 
 @dataclass(frozen=True)
-class Statistics(Algorithm):
+class Statistics(Adaptation):
     """A site without labels scores each model with BatchNorm's mean and variance of its own images.
 
     Nothing leaves a site for it, and nothing is trained. Adaptive batch normalisation (AdaBN), Li et al. 2018.
@@ -18,34 +18,22 @@ class Statistics(Algorithm):
         prior: how many images the statistics that came with the model count for beside the site's own (Schneider et al.
             2020, Eq. 3): 0 = the site's alone.
         dead_zone: mean distance of the layers, in deviations, up to which a site does not adapt.
-        scored_sites: whether sites that never train adapt too, to the images that they score, without their labels.
     """
 
     title: ClassVar[str] = "own statistics of normalisation"
     source: ClassVar[str] = "Li et al. 2018, arXiv 1603.04779; Schneider et al. 2020, arXiv 2006.16971"
     overlay: ClassVar[str] = "own_statistics"
     beside_learning: ClassVar[str] = "normalise the model's features by the statistics of their own {images}"
-    overlays: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "unsupervised": ("training_images", overlay),
-        "evaluate": ("scored_images", overlay),
-    }
 
     prior: float = 16
     dead_zone: float = 0.25
-    scored_sites: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if type(self.prior) not in (int, float) or not 0 <= self.prior <= 1e6:
             raise JobError(f"'prior' is {self.prior!r}; give how many images the model's statistics count for, from 0")
-
         if type(self.dead_zone) not in (int, float) or not 0 <= self.dead_zone <= 100:
             raise JobError(f"'dead_zone' is {self.dead_zone!r}; give a number of deviations, 0 to 100")
-        if type(self.scored_sites) is not bool:
-            raise JobError(f"'scored_sites' is {self.scored_sites!r}; write true or false")
-
-    def overlays_of(self, role: str) -> tuple[str, ...]:
-        """Of sites without labels, and of those that never train."""
-        return self.overlays.get(role, ()) if role != "evaluate" or self.scored_sites else ()
 
     def settings(self) -> Mapping[str, Any]:
         """The prior and the dead zone."""
