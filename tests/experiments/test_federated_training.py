@@ -132,6 +132,14 @@ def test_a_silent_site_differs_in_what_it_learns_alone():
     assert config.get_parsed_content("learning_rate") == 0
 
 
+@pytest.mark.parametrize(("buffers", "frozen"), [("average", True), ({"unsupervised": "local"}, False)])
+def test_statistics_that_stay_at_home_go_on_where_nothing_is_learned(buffers, frozen):
+    """As in the control of a job: they need no labels and move nobody's model."""
+    said = {"method": {"path": "fedmed.methods.fedcy.FedCy"}, "buffers": buffers}
+    made = job(train=PAIR, control="silent", job=said).overrides["unsupervised"]
+    assert made["learning_rate"] == 0 and ("statistics_momentum" in made) is frozen
+
+
 @pytest.mark.parametrize("said", [{"adaptation": "intensity"}, {"algorithm": "gamma_matching"}])
 def test_in_one_control_alone_sites_adapt(said):
     trains = job(train=PAIR, job=said)

@@ -21,6 +21,7 @@ from fedmed.experiments.federation_data import (
 from fedmed.experiments.job_step import JobStep, run_folder
 from fedmed.experiments.score_table import without
 from fedmed.experiments.site_lists import POOL, pooled_site, require_values, site_for
+from fedmed.jobs.control_study import nothing_learned
 from fedmed.jobs.job import Job
 from fedmed.methods.control_kinds import ADAPTED, LEFT_OUT, SILENT
 from fedmed.methods.find_method import is_adaptation, load_method
@@ -221,6 +222,7 @@ class FederatedTraining(ChainLink):
                     raise JobError(f"'scaled' is a multiple of '{source}', which is {found}")
                 overrides[role][name] = base * scaled.by
         if self.control in (SILENT, ADAPTED):
-            declared = load_method(job.get("method")).roles()
-            overrides["unsupervised"] |= dict(declared["unsupervised"].silent) if "unsupervised" in declared else {}
+            declared, buffers = load_method(job.get("method")).roles(), job.get("buffers", "average")
+            without_labels = declared.get("unsupervised")
+            overrides["unsupervised"] |= nothing_learned(without_labels, buffers) if without_labels else {}
         return overrides

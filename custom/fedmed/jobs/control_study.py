@@ -8,7 +8,8 @@ from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.study import Study
 from fedmed.methods.control_kinds import ADAPTED, LEFT_OUT, SILENT, SUFFIXES
-from fedmed.methods.kept_statistics import of_role
+from fedmed.methods.declarations import Role
+from fedmed.methods.kept_statistics import Buffers, of_role
 from fedmed.methods.method import Method
 
 LENGTH = 200  # of a name, at most
@@ -58,11 +59,23 @@ def adapted(study: Study, method: Method) -> Study:
         JobError: as :func:`left_out`.
     """
     _trained_by(study)
-    still = dict(method.role("unsupervised").silent)
-    if of_role(study.buffers, "unsupervised") == "local":  # what stays at home moves nobody's model, and is not learned
-        still.pop("statistics_momentum", None)
-    own = {**study.overrides.get("unsupervised", {}), **still}
+    own = {**study.overrides.get("unsupervised", {}), **nothing_learned(method.role("unsupervised"), study.buffers)}
     return study.model_copy(update={"overrides": {**study.overrides, "unsupervised": own}})
+
+
+def nothing_learned(without: Role, buffers: Buffers) -> dict[str, Any]:
+    """Settings of the bundle with which sites without labels take part and learn nothing.
+
+    Statistics of normalisation that stay at home move nobody's model and need no labels, so a site goes on with them.
+
+    Args:
+        without: what these sites do.
+        buffers: the study's.
+    """
+    still = dict(without.silent)
+    if of_role(buffers, "unsupervised") == "local":
+        still.pop("statistics_momentum", None)
+    return still
 
 
 def _trained_by(study: Study) -> tuple[list[str], list[str]]:
