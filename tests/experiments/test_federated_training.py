@@ -21,6 +21,7 @@ from fedmed.losses.consistency_loss import ConsistencyLoss
 from fedmed.methods.consistency import Consistency
 from fedmed.methods.declarations import Role
 from fedmed.methods.fedmoco import FedMoCo
+from fedmed.methods.find_method import load_method
 from fedmed.settings.site import parse_site
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
@@ -183,10 +184,20 @@ def test_a_site_that_would_not_send_what_the_method_works_with_is_named(tmp_path
         parse_site("north", {**values, "privacy": {"allowed_extras": names}}, tmp_path / "north.yaml")
         for names in (needed, needed[1:])
     )
-    require_values(method, [open_])
-    require_values(Consistency(), [closed])
+    require_values(method, [(open_, "unsupervised")])
+    require_values(Consistency(), [(closed, "supervised")])
     with pytest.raises(JobError, match=rf"north\.yaml: the site 'north' does not send '{needed[0]}'.*allowed_extras"):
-        require_values(method, [open_, closed])
+        require_values(method, [(open_, "unsupervised"), (closed, "unsupervised")])
+
+
+def test_only_sites_that_would_send_a_value_are_asked_for_it(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "datalist.json").touch()
+    site = parse_site("north", {"data_root": str(tmp_path), "device": "cpu"}, tmp_path / "north.yaml")
+    method = load_method({"path": "fedmed.methods.consistency.Consistency", "adaptation": [{"name": "colour"}]})
+    require_values(method, [(site, "unsupervised")])
+    with pytest.raises(JobError, match="'colour_statistics'"):
+        require_values(method, [(site, "supervised")])
 
 
 def test_what_the_federation_lacks_is_named(tmp_path):

@@ -125,7 +125,8 @@ class FederatedTraining(ChainLink):
 
     def _step(self, place: Place, node: str = "") -> JobStep:
         job, sites = self.job_of(place), self._sites(place)
-        require_values(job.method, (sites[site] for site, role in job.study.sites.items() if role != "evaluate"))
+        trained = [(sites[site], role) for site, role in job.study.sites.items() if role != "evaluate"]
+        require_values(job.method, trained)
         data: FederationData = place.data
         places = {site: name for name, site in data.sites.items()} if data.turn else {}
         beginning = job.study.warm_start.rounds

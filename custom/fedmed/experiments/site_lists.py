@@ -82,14 +82,18 @@ def with_list(config: SiteConfig, folder: Path, lists: Mapping[str, list[Any]], 
     return replace(config, datalist=path)
 
 
-def require_values(method: Method, sites: Iterable[SiteConfig]) -> None:
+def require_values(method: Method, sites: Iterable[tuple[SiteConfig, str]]) -> None:
     """Refuse sites that would not send what a method works with: the scores would be those of another method.
+
+    Args:
+        method: what is trained.
+        sites: each site that trains, and its role.
 
     Raises:
         JobError: names the first one, the value and the file.
     """
-    needed = [value.name for value in method.values() if value.needed]
-    for config in sites:
+    for config, role in sites:
+        needed = [value.name for value in method.values() if value.needed and value.sent_by in ("", role)]
         if missing := [name for name in needed if name not in config.privacy.allowed_extras]:
             raise JobError(
                 f"{config.source}: the site '{config.site}' does not send '{missing[0]}', which '{method.title}' works "
