@@ -104,7 +104,7 @@ def test_every_model_is_scored_with_a_sites_own_statistics(phases, monkeypatch, 
         scored.append(bool(other) and all("running" in name for name in other))
 
     monkeypatch.setattr(OwnStatistics, "change_network", noted)
-    folder = phases(adaptation=[{"name": "statistics", "args": {"dead_zone": 0}}], evaluate_first=True)
+    folder = phases(adaptation=[{"name": "statistics", "args": {"dead_zone": 0, "judged": False}}], evaluate_first=True)
     run_job(folder, tmp_path / "ws")
     adapting = [site for site, role in roles(folder).items() if role != "supervised"]
     assert scored == [True] * 2 * len(adapting), "the starting model and the last, at each such site"
@@ -130,6 +130,7 @@ def test_adaptations_go_together(phases, allow_extras, moved, tmp_path):
         ({"name": "statistics", "args": {"prior": -1}}, "'prior' is -1; give how many images the model's statistics"),
         ({"name": "statistics", "args": {"dead_zone": -1}}, "'dead_zone' is -1; give a number of deviations"),
         ({"name": "statistics", "args": {"scored_sites": 1}}, "'scored_sites' is 1; write true or false"),
+        ({"name": "statistics", "args": {"judged": 1}}, "'judged' is 1; write true or false"),
         ({"name": "colour", "args": {"scored_sites": 1}}, "'scored_sites' is 1; write true or false"),
     ],
 )

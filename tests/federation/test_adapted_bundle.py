@@ -34,7 +34,7 @@ STUDY = {
     "steps": 4,
     "select": "last",
     "overrides": dict.fromkeys(SITES.values(), SMALL),
-    "adaptation": ["intensity", {"name": "statistics", "args": {"dead_zone": 0}}],
+    "adaptation": ["intensity", {"name": "statistics", "args": {"dead_zone": 0, "judged": False}}],
 }
 
 

@@ -2,10 +2,10 @@
 
 from torch import Tensor, nn
 
-from surgical_tools.frame_net import FrameNet
+from surgical_tools.presence_net import PresenceNet
 
 
-class ToolNet(FrameNet):
+class ToolNet(PresenceNet):
     """Encoder and one linear layer.
 
     Args:

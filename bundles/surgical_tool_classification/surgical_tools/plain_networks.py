@@ -2,13 +2,14 @@
 
 from torch import Tensor, nn
 
-from surgical_tools.frame_net import FrameNet, ImageNetColours
+from surgical_tools.frame_net import ImageNetColours
+from surgical_tools.presence_net import PresenceNet
 
 WIDTH = 4096  # features of the fully connected layers
 VGG13_STAGES = (64, 128, 256, 512, 512)  # channels; two convolutions each, then half the size
 
 
-class PlainNet(FrameNet):
+class PlainNet(PresenceNet):
     """Convolutions, a mean over cells to a fixed grid, and three fully connected layers.
 
     Args:

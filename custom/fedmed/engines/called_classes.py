@@ -6,15 +6,17 @@ classes than before, has rather hurt. The opposite proves nothing: a model may b
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 RARE = 0.01  # share of images below which a class counts as not called
 CLEARLY = 0.05  # rise of the mean entropy, of the largest that there is, from which on a model is less sure
 TINY = 1e-12
+TOLERANCE = 1e-3  # of a sum of probabilities
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,43 @@ def called(images: Iterable[tuple[float, Tensor]]) -> Called:
     return Called(sum(entropies) / len(entropies), tuple(shares.tolist()))
 
 
+def probabilities(network: nn.Module, logits: Tensor) -> Tensor:
+    """Probabilities (B, C, ...) of logits: by ``network.probabilities`` where the network has it, else by softmax."""
+    own: Callable[[Tensor], Tensor] | None = getattr(network, "probabilities", None)
+    return own(logits) if own else logits.softmax(dim=1)
+
+
+@torch.no_grad()
+def called_by(network: nn.Module, infer: Callable[[Tensor], Any], batches: Iterable[Tensor]) -> Called | None:
+    """What a network calls.
+
+    Args:
+        network: in its mode for inference.
+        infer: the network itself, or what shows it large images by windows.
+        batches: of images (B, C, ...), at least one, on the network's device.
+
+    Returns:
+        None where it says nothing of single images, as a network that needs whole videos.
+    """
+    found = []
+    for images in batches:
+        logits = infer(images)
+        if not isinstance(logits, Tensor) or logits.ndim < 2 or len(logits) != len(images) or logits.shape[1] < 2:
+            return None
+        values = probabilities(network, logits.float())
+        several = bool(((values.sum(dim=1) - 1).abs() > TOLERANCE).any())
+        found += [(entropy(one, several), classes_called(one, several)) for one in values]
+    return called(found)
+
+
 def objection(before: Called, after: Called) -> str:
     """Why a change is rather not to be made, as the end of a sentence; empty where nothing speaks against it."""
     if after.classes <= 1 < before.classes:
-        return f"after it the model calls one class alone, where it called {before.classes} before"
+        return f"the model then calls one class alone, where it called {before.classes} before"
     # A model that took nearly everything for one class was too sure: where it now tells classes apart, it is right
     # that it is less sure.
     less_sure = after.entropy > before.entropy + CLEARLY and after.spread <= before.spread
     if before.classes > 1 and less_sure:
         said = f"mean entropy {after.entropy:.2f} of 1, {before.entropy:.2f} before"
-        return f"after it the model is less sure ({said}) and spreads its calls over no more classes"
+        return f"the model is then less sure ({said}) and spreads its calls over no more classes"
     return ""

@@ -7,6 +7,7 @@ import torch
 from ignite.handlers import EpochOutputStore
 from torch import Tensor
 
+from fedmed.engines.called_classes import probabilities
 from fedmed.engines.trainer import plain
 from fedmed.errors import DataError, FedMedError
 
@@ -49,12 +50,9 @@ class Collected(EpochOutputStore):
                 f"the model's output is NaN or infinite for {len(bad)} of {len(logits)} cases, first for case number "
                 f"{bad[0]}; use another checkpoint, or correct the images if only a few are affected"
             )
-        if not hasattr(network, "probabilities"):
-            return torch.softmax(logits.double(), dim=1)
         device = next(network.parameters()).device
         with torch.no_grad():
-            found: Tensor = network.probabilities(logits.double().to(device))
-        return found.cpu()
+            return probabilities(network, logits.double().to(device)).cpu()
 
 
 def _logits_and_labels(output: Any) -> tuple[Tensor, Tensor]:

@@ -95,6 +95,11 @@ def _moments(sums: list[Any]) -> tuple[Tensor, Tensor]:
     return mean, (squares / count - mean.square()).clamp_min(0)
 
 
+def restore(network: nn.Module, statistics: dict[str, LayerStatistics]) -> None:
+    """Write the statistics back with which a network came."""
+    adapt(network, statistics, images=0, prior=1)
+
+
 @torch.no_grad()
 def adapt(network: nn.Module, statistics: dict[str, LayerStatistics], images: int, prior: float = 0.0) -> None:
     """Write statistics of a hospital's images into a network.
@@ -114,25 +119,34 @@ def adapt(network: nn.Module, statistics: dict[str, LayerStatistics], images: in
 
 
 @contextmanager
+def for_inference(network: nn.Module) -> Iterator[None]:
+    """A network in its mode for inference; afterwards each of its modules is as before."""
+    training = {one: one.training for one in network.modules()}
+    network.eval()
+    try:
+        yield
+    finally:
+        for one, was in training.items():
+            one.training = was
+
+
+@contextmanager
 def _looked_at(
     network: nn.Module, layers: dict[str, _BatchNorm], sums: dict[str, list[Any]], by_batch: bool
 ) -> Iterator[None]:
     """What goes into layers is summed; all is as for inference, but ``by_batch`` they normalise by the batch."""
-    training = {one: one.training for one in network.modules()}
     momenta = {name: one.momentum for name, one in layers.items()}
     counted = {name: _kept(one.num_batches_tracked) for name, one in layers.items()}
     hooks = [one.register_forward_pre_hook(_adding(sums[name])) for name, one in layers.items()]
-    network.eval()
-    for layer in layers.values() if by_batch else ():
-        layer.train()
-        layer.momentum = 0.0  # running statistics stay as they are
     try:
-        yield
+        with for_inference(network):
+            for layer in layers.values() if by_batch else ():
+                layer.train()
+                layer.momentum = 0.0  # running statistics stay as they are
+            yield
     finally:
         for hook in hooks:
             hook.remove()
-        for one, was in training.items():
-            one.training = was
         for name, layer in layers.items():
             layer.momentum = momenta[name]
             if layer.num_batches_tracked is not None:

@@ -18,6 +18,7 @@ class Statistics(Adaptation):
         prior: how many images the statistics that came with the model count for beside the site's own (Schneider et al.
             2020, Eq. 3): 0 = the site's alone.
         dead_zone: mean distance of the layers, in deviations, up to which a site does not adapt.
+        judged: whether a site leaves it too where the model would then call one class alone, or be clearly less sure.
     """
 
     title: ClassVar[str] = "own statistics of normalisation"
@@ -27,6 +28,7 @@ class Statistics(Adaptation):
 
     prior: float = 16
     dead_zone: float = 0.25
+    judged: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -34,7 +36,10 @@ class Statistics(Adaptation):
             raise JobError(f"'prior' is {self.prior!r}; give how many images the model's statistics count for, from 0")
         if type(self.dead_zone) not in (int, float) or not 0 <= self.dead_zone <= 100:
             raise JobError(f"'dead_zone' is {self.dead_zone!r}; give a number of deviations, 0 to 100")
+        if type(self.judged) is not bool:
+            raise JobError(f"'judged' is {self.judged!r}; write true or false")
 
     def settings(self) -> Mapping[str, Any]:
-        """The prior and the dead zone."""
-        return {"statistics_prior": self.prior, "statistics_dead_zone": self.dead_zone}
+        """The prior, the dead zone, and whether what the model calls may speak against it."""
+        names = ("prior", "dead_zone", "judged")
+        return {f"statistics_{name}": getattr(self, name) for name in names}
