@@ -1,5 +1,6 @@
 """Corrections of a site's gradients and images, called at every step of any engine."""
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from fedmed.engines.gradient_correction import Correction, RoundStart
 from fedmed.errors import BundleError, JobError, StateError
 
+log = logging.getLogger("fedmed.site")
 KEY = "corrections"  # of an engine's state, with theirs
 
 
@@ -104,7 +106,10 @@ class Corrections:
             scored = ScoredImages(evaluator)
             for item in self.items:
                 item.begin_scoring(scored, self._values_of(item))
-        changing = [item.change_scored_images for item in self.items if _overrides(item, "change_scored_images")]
+        seeing = [item for item in self.items if _overrides(item, "change_scored_images")]
+        if [item for item in seeing if _overrides(item, "decision") and not item.decision]:
+            log.warning("this model is scored with images as they are: a site adapts them from its first training on")
+        changing = [item.change_scored_images for item in seeing]
         if changing:
             evaluator.prepare_batch = _changed(evaluator.prepare_batch, changing)
         for item in [item for item in self.items if _overrides(item, "change_network")]:

@@ -101,7 +101,9 @@ class Exporter:
         run = f"(cd {out} && python -m monai.bundle run --config_file configs/inference.yaml"
         served = [f"in MONAI Label:  scripts/label.sh /data/images {out}"] if self.kind.proposal else []
         what = self.kind.card.inputs
-        return [*served, f"on a folder of {what}:  {run} --dataset_dir /data/{what} --output_dir /data/results)"]
+        adapted = f"at a hospital without labels:  scripts/adapt_bundle.py {out} /data/{what} {out}_adapted"
+        folder = f"on a folder of {what}:  {run} --dataset_dir /data/{what} --output_dir /data/results)"
+        return [*served, folder, adapted]
 
 
 class SegmentationExporter(Exporter):

@@ -1,12 +1,14 @@
 """A site's colours for the others, and the colours in which the network sees its images."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from monai.bundle import ConfigParser
 
 from fedmed.data.augment.colours import colours, transfer
+from fedmed.engines.corrected_steps import Corrections
 from fedmed.engines.corrections.colour import MatchedColours, OwnColours
 from fedmed.engines.gradient_correction import RoundStart
 from fedmed.errors import FedMedError
@@ -60,6 +62,18 @@ def test_a_site_of_the_same_colours_leaves_its_images_as_they_are(caplog):
 def test_where_nobody_tells_images_stay_as_they_are(caplog):
     assert torch.equal(begun(RED).change_images(torch.stack(RED)), torch.stack(RED))
     assert "no site has told the colours" in caplog.text
+
+
+def test_a_model_that_is_scored_before_the_site_has_trained_sees_images_as_they_are_and_says_so(caplog):
+    """As the starting model, `evaluate_first`: its score is of other images than those of later models."""
+    corrections = Corrections([MatchedColours(OwnColours([]))])
+    evaluator = SimpleNamespace(prepare_batch=lambda batch: (batch, None))
+    corrections.attach_to_scoring(evaluator)
+    assert "scored with images as they are: a site adapts them from its first training on" in caplog.text
+    caplog.clear()
+    corrections.items[0].begin(RoundStart({}, values={}))
+    corrections.attach_to_scoring(evaluator)
+    assert "scored with images as they are" not in caplog.text
 
 
 @pytest.mark.parametrize("other", [torch.zeros(8), torch.full((9,), 1e3), [0] * 9, None])
