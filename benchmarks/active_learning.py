@@ -24,9 +24,9 @@ from monai.transforms import SaveImaged
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from fedmed.data.synthetic import demo_site
 from fedmed.labelling.label_scores import predictive_uncertainty
 from fedmed.labelling.views import mean_disagreement, trained_augmentation
+from fedmed_demo import demo_site
 
 SITES, CONTROL = ("ct_east", "ct_west"), "ct_control"
 VIEWS = (1, 2, 4)

@@ -26,9 +26,9 @@ import numpy as np
 import torch
 from monai.bundle import ConfigParser
 
-from fedmed.data.synthetic.chest_ct import make_scan
-from fedmed.data.synthetic.hospitals import SITES
-from fedmed.data.synthetic.scanner import Scanner
+from fedmed_demo.chest_ct import make_scan
+from fedmed_demo.hospitals import SITES
+from fedmed_demo.scanner import Scanner
 
 BUNDLE = Path(__file__).resolve().parents[1] / "bundles" / "covid_ct_segmentation"
 FIELD, HEIGHT = 384.0, 240.0  # mm that the scan's width and its slices cover

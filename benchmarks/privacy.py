@@ -29,8 +29,6 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from fedmed.data.augment.amplitude import half_spectra, mix_amplitudes
-from fedmed.data.synthetic.federation import LAP_TOOLS
-from fedmed.data.synthetic.surgery.recording import DrawnRecording
 from fedmed.errors import FedMedError
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
@@ -41,6 +39,8 @@ from fedmed.privacy.limits import SiteLimits
 from fedmed.reports.dark_picture import save_picture
 from fedmed.reports.words import plain_number
 from fedmed.settings.site import parse_site
+from fedmed_demo.federation import LAP_TOOLS
+from fedmed_demo.surgery.recording import DrawnRecording
 
 SCORES = ["val_dice", "dice_mean", "dice_std", "n_cases"]
 

@@ -21,9 +21,9 @@ from torch import nn
 from torch.nn import functional
 
 from fedmed.data.operation_names import PHASES, TOOLS
-from fedmed.data.synthetic.federation import LAP_INSTRUMENTS, LAP_PHASES, LAP_TOOLS
-from fedmed.data.synthetic.surgery.profile import PARTS, HospitalProfile
-from fedmed.data.synthetic.surgery.recording import DrawnRecording, Room
+from fedmed_demo.federation import LAP_INSTRUMENTS, LAP_PHASES, LAP_TOOLS
+from fedmed_demo.surgery.profile import PARTS, HospitalProfile
+from fedmed_demo.surgery.recording import DrawnRecording, Room
 
 SIZE = (64, 48)  # columns and rows that are classified
 

@@ -14,10 +14,10 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from fedmed.data.synthetic import KINDS, demo_site
-from fedmed.data.synthetic.labelled_lists import labelled_list
 from fedmed.errors import FedMedError
 from fedmed.reports.words import count
+from fedmed_demo import KINDS, demo_site
+from fedmed_demo.labelled_lists import labelled_list
 
 
 def main(arguments: list[str] | None = None) -> int:

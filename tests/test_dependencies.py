@@ -68,6 +68,8 @@ def violations(path: Path, package: str, source: str) -> list[str]:
         part = rest.partition(".")[0]
         if top == "fedmed" and part in MAY_IMPORT and part not in MAY_IMPORT[package] | BASE | {package}:
             found.append(f"{path}: {package} may not import fedmed.{part}")
+        if top == "fedmed_demo":
+            found.append(f"{path}: fedmed does without fedmed_demo, which a hospital need not install")
         if top == "nvflare" and package not in NVFLARE:
             found.append(f"{path}: only {' and '.join(sorted(NVFLARE))} may import nvflare")
         if package in PURE and top in IO_MODULES:
@@ -109,6 +111,7 @@ def test_dependencies_point_one_way():
         ("experiments", "from fedmed.flare.executors import BundleExecutor"),
         ("labelling", "from fedmed.export.bundle import export_bundle"),
         ("federation", "from fedmed.labelling.label_scores import predictive_uncertainty"),
+        ("settings", "def f():\n    from fedmed_demo import demo_site"),
         ("losses", "from pathlib import Path"),
         ("aggregation", "torch.save({}, 'model.pt')"),
     ],

@@ -137,7 +137,7 @@ def test_what_the_model_calls_after_it_may_speak_against_it(bundle, images, tmp_
 
 
 def test_volumes_of_a_network_without_such_layers(exported_bundle, fedmed_home, tmp_path):
-    from fedmed.data.synthetic import demo_site
+    from fedmed_demo import demo_site
 
     folder, out = demo_site("chest_ct_tiny", "ct_west", fedmed_home) / "images", tmp_path / "own_segmentation"
     found = adapt_bundle(exported_bundle, folder, out, few=True, device="cpu")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from monai.bundle import ConfigParser
 
-from fedmed.data.synthetic import demo_site
+from fedmed_demo import demo_site
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "covid_ct_segmentation"
 TINY = {"patch_size": [16, 16, 16], "window_size": [48, 48, 16], "batch_size": 2, "epoch_length": 2, "max_epochs": 1}

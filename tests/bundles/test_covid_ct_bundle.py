@@ -13,9 +13,9 @@ from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out
 from monai.data import load_decathlon_datalist
 
 from fedmed.data.datalist import load_datalist
-from fedmed.data.synthetic import demo_site
 from fedmed.errors import DataError
 from fedmed.export.verify import SCHEMA
+from fedmed_demo import demo_site
 
 OVERLAYS = ("segresnet", "demo", "cpu", "lidc")
 WITHOUT_SAVING = {"train#handlers": [], "validate#handlers": [], "evaluate#handlers": []}

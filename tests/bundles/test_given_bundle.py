@@ -21,8 +21,8 @@ from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.bundles.given_bundle import open_given, settings_of
 from fedmed.bundles.infer import infer_image
 from fedmed.bundles.signature import read_key, sign, signer
-from fedmed.data.synthetic import demo_site
 from fedmed.errors import BundleError
+from fedmed_demo import demo_site
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use, faults
 from fedmed.bundles.network import parsed
-from fedmed.data.synthetic import demo_site
 from fedmed.errors import BundleError, SharingError
 from fedmed.export.verify import SCHEMA
 from fedmed.jobs.seen_alike import unlike
 from fedmed.methods.fedst import FedST
+from fedmed_demo import demo_site
 
 NAME = "instrument_segmentation"
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / NAME

@@ -17,8 +17,8 @@ from monai.bundle import ConfigParser
 from PIL import Image, ImageColor
 
 from fedmed.bundles.infer import run_inference
-from fedmed.data.synthetic import demo_site
 from fedmed.reports.viewed_video import read_predictions
+from fedmed_demo import demo_site
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_phase_classification"
 if str(BUNDLE) not in sys.path:

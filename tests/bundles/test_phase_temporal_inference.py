@@ -13,9 +13,9 @@ from monai.bundle import ConfigParser, ConfigWorkflow
 from PIL import Image
 
 from fedmed.bundles.network import parsed
-from fedmed.data.synthetic import demo_site
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.video_store import VideoStore
+from fedmed_demo import demo_site
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_phase_classification"
 SMALL = {"image_size": [24, 32], "device": "cpu"}

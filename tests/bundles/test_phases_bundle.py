@@ -11,7 +11,6 @@ import yaml
 from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
 
 from fedmed.bundles.network import parsed
-from fedmed.data.synthetic import demo_site
 from fedmed.engines.confusion import Confusion
 from fedmed.errors import DataError
 from fedmed.export.bundle import export_bundle
@@ -19,6 +18,7 @@ from fedmed.export.verify import SCHEMA
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import write_job
 from fedmed.settings.site import load_file
+from fedmed_demo import demo_site
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_phase_classification"
 if str(BUNDLE) not in sys.path:

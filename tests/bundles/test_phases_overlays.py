@@ -9,11 +9,11 @@ from monai.bundle import ConfigWorkflow
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use, faults
 from fedmed.bundles.network import parsed
-from fedmed.data.synthetic import demo_site
 from fedmed.engines.cycle import CycleEngine
 from fedmed.engines.frame_batches import ClipBatches
 from fedmed.engines.guided import GuidedEngine
 from fedmed.errors import BundleError, DataError
+from fedmed_demo import demo_site
 
 NAME = "surgical_phase_classification"
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / NAME

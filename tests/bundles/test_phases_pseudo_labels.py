@@ -6,9 +6,9 @@ import torch
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use, faults
 from fedmed.bundles.network import parsed
-from fedmed.data.synthetic import demo_site
 from fedmed.engines.pseudo_classes import PseudoClassEngine
 from fedmed.losses.annealed_loss import AnnealedLoss
+from fedmed_demo import demo_site
 
 NAME = "surgical_phase_classification"
 WEAK, STRONG = torch.tensor([[2.0, 1, 0]]), torch.tensor([[1.0, 1, 0]])

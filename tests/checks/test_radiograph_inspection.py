@@ -20,12 +20,12 @@ from fedmed.checks.video_inspection import VideoInspection
 from fedmed.data import image_size
 from fedmed.data.entry_forms import ImageWithClass
 from fedmed.data.prepare.pool import DIED
-from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.data.trained_on import TrainedOn
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.kinds.classification import Classification
 from fedmed.kinds.encoder import Encoder
+from fedmed_demo.xray.image_files import Header, save
 
 NAMES = ("normal", "bacteria", "virus")
 SKIP = ("training", "disk", "device")

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from fedmed.data.store import FOLDER
-from fedmed.data.synthetic import demo_site
 from fedmed.federation.loop import run_job
 from fedmed.labelling.studies import read_site
+from fedmed_demo import demo_site
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 READ = """

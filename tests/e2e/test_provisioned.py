@@ -15,11 +15,11 @@ from nvflare.fuel.flare_api.api_spec import AuthorizationError, NoConnection
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 from fedmed.bundles.infer import infer_image
-from fedmed.data.synthetic import demo_site
 from fedmed.durable_files import load_tensors
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.reports.run import read_run
+from fedmed_demo import demo_site
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16], "pixdim": [8.0, 8.0, 16.0]}

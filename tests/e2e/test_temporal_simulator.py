@@ -13,11 +13,11 @@ import pytest
 import torch
 import yaml
 
-from fedmed.data.synthetic import demo_site
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.recovery.model_store import ModelStore
+from fedmed_demo import demo_site
 
 pytestmark = pytest.mark.slow
 JOB = Path(__file__).resolve().parents[2] / "jobs/phases_tecno"

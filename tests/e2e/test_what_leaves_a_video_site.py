@@ -10,10 +10,10 @@ import pytest
 import torch
 import yaml
 
-from fedmed.data.synthetic import demo_site
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.privacy.ledger import read_ledger
+from fedmed_demo import demo_site
 
 pytestmark = pytest.mark.slow
 GOOD = ("lap_hei1", "lap_hei2")

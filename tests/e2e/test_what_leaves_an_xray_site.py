@@ -14,7 +14,6 @@ import pytest
 import torch
 import yaml
 
-from fedmed.data.synthetic import demo_site
 from fedmed.durable_files import load_tensors
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
@@ -22,6 +21,7 @@ from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.privacy.ledger import read_ledger
 from fedmed.recovery.model_store import ModelStore
+from fedmed_demo import demo_site
 
 GOOD = ("cxr_metro", "cxr_rural")
 SITES = (*GOOD, "cxr_children")  # the last has lost an image that lies in a folder named after a patient

@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from fedmed.data.synthetic import demo_site
-from fedmed.data.synthetic.federation import LAP_INSTRUMENTS_TINY
-from fedmed.data.synthetic.surgery.recording import DrawnRecording
 from fedmed.data.video.frame_masks import picture
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
@@ -21,6 +18,9 @@ from fedmed.export.finished_run import read_finished
 from fedmed.export.phantoms import phantom
 from fedmed.export.verify import _case, verify
 from fedmed.export.weights import open_store
+from fedmed_demo import demo_site
+from fedmed_demo.federation import LAP_INSTRUMENTS_TINY
+from fedmed_demo.surgery.recording import DrawnRecording
 
 BUNDLES = Path(__file__).resolve().parents[2] / "bundles"
 

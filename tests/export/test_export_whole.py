@@ -19,7 +19,6 @@ from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata
 
 from fedmed.bundles.find import CHECKOUT_BUNDLES, bundle_digest
 from fedmed.bundles.metadata_classes import segments
-from fedmed.data.synthetic import demo_site
 from fedmed.errors import ExportError
 from fedmed.export import bundle as bundle_module
 from fedmed.export.anonymous import withheld
@@ -31,6 +30,7 @@ from fedmed.export.weights_origin import without_names
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
 from fedmed.recovery.model_store import ModelStore
+from fedmed_demo import demo_site
 
 SITES = ("ct_north", "ct_east", "ct_west", "ct_south")
 SMALL = {"pixdim": [5.5, 5.5, 12.0], "window_size": [32, 32, 16], "patch_size": [16, 16, 16]}

@@ -12,7 +12,6 @@ import yaml
 from fedmed.adapting.bundle import adapt_bundle
 from fedmed.bundles.infer import run_inference
 from fedmed.data.augment.intensities import INTENSITIES
-from fedmed.data.synthetic import demo_site
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.closing import Closing
 from fedmed.federation.exchange import Exchange
@@ -21,6 +20,7 @@ from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.jobs.plan import Plan
 from fedmed.messages.answers import Extras
+from fedmed_demo import demo_site
 
 SITES = {"cxr_metro": "supervised", "cxr_rural": "supervised", "cxr_children": "evaluate"}
 SMALL = {"batch_size": 4, "image_size": 48}

@@ -6,13 +6,13 @@ import pytest
 import torch
 import yaml
 
-from fedmed.data.synthetic import demo_site
 from fedmed.durable_files import load_tensors
 from fedmed.federation import loop
 from fedmed.federation.client import Client
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.settings.site import load_file
+from fedmed_demo import demo_site
 
 SITES = ("cxr_metro", "cxr_rural")
 SMALL = {"batch_size": 8, "queue_size": 16, "metadata_min_images": 4, "rsa_samples": 8, "learning_rate": 0.02}

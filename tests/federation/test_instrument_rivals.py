@@ -11,11 +11,11 @@ import torch
 import yaml
 from PIL import Image
 
-from fedmed.data.synthetic import demo_site
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.settings.site import load_file
+from fedmed_demo import demo_site
 
 SITES = ("lap_cho1", "lap_hei2")
 TINY = {"image_size": [32, 48], "batch_size": 2}

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from fedmed.aggregation.acceptance import update_norm
-from fedmed.data.synthetic import demo_site
 from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError, RoundFailed
 from fedmed.federation.client import Client
@@ -23,6 +22,7 @@ from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_site
+from fedmed_demo import demo_site
 
 # Two hospitals of each scanner with patients of their own, and one without labels.
 HOMES = {"a": ("ct_north", 0), "b": ("ct_south", 0), "c": ("ct_north", 1), "d": ("ct_south", 1), "u": ("ct_east", 0)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedmed.data.synthetic import demo_site
+from fedmed_demo import demo_site
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fedmed.data.synthetic import demo_site
+from fedmed_demo import demo_site
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "check_site.py"
 # The tests themselves may run under nohup, which the script would respect. Set after exec, not by preexec_fn: that

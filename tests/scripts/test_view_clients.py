@@ -7,11 +7,11 @@ import pytest
 import yaml
 from PIL import Image
 
-from fedmed.data.synthetic import demo_site
 from fedmed.data.video.label_table import read_label_table
 from fedmed.errors import DataError
 from fedmed.reports.client_sheet import look_at
 from fedmed.settings.site import load_file
+from fedmed_demo import demo_site
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import yaml
 from PIL import Image, ImageColor
 
 from fedmed.data.datalist import case_names
-from fedmed.data.synthetic import demo_site
 from fedmed.engines.mask_scores import SCORES
 from fedmed.engines.video_recorder import frames_file
 from fedmed.reports.palette import MARKS, PREDICTION, TRUTH
+from fedmed_demo import demo_site
 
 FRAMES = ["--frames", "4", "--dpi", "50"]
 

@@ -9,6 +9,7 @@ from pydantic import model_validator
 
 from fedmed.errors import SiteConfigError
 from fedmed.files import CHECKOUT, SITES, fedmed_home, folders_of
+from fedmed.settings.demo_data import demo_data
 from fedmed.settings.machine import Machine
 from fedmed.settings.site import find_site_file
 from fedmed.settings.site_file import ClassPath
@@ -53,7 +54,7 @@ class ServerFile(Machine):
         Raises:
             SiteConfigError: the settings name no images.
         """
-        root = self.data_root or (_demo(self.demo, str(self.demo_site)) if self.demo else None)
+        root = self.data_root or (demo_data(self.demo, str(self.demo_site)) if self.demo else None)
         if root is None:
             raise SiteConfigError(
                 "this job trains at the server too, and the server's settings name no images. Write 'data_root' into "
@@ -108,9 +109,3 @@ def _is_demo(site: str) -> bool:
         return find_site_file(site).parent == DEMO.with_name("demo")
     except SiteConfigError:
         return False
-
-
-def _demo(kind: str, site: str) -> Path:
-    from fedmed.data.synthetic import demo_site  # the generator is only needed for demo data
-
-    return demo_site(kind, site, fedmed_home())

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedmed.errors import SiteConfigError
 from fedmed.files import CHECKOUT, SITES, fedmed_home, folders_of
+from fedmed.settings.demo_data import demo_data
 from fedmed.settings.privacy import Privacy
 from fedmed.settings.site_file import EXAMPLE, SiteFile
 from fedmed.settings.yaml_model import Document, check_model, read_yaml
@@ -132,13 +133,7 @@ def _checked(site: str, document: Document) -> SiteConfig:
     document = replace(document, values={**document.values, "privacy": privacy})
     file = check_model(document, SiteFile, error=SiteConfigError, example=EXAMPLE, context={"site": site})
     given: dict[str, Any] = {name: getattr(file, name) for name in SiteFile.model_fields if name != "demo"}
-    root = file.data_root or _demo(str(file.demo), site)
+    root = file.data_root or demo_data(str(file.demo), site)
     given |= {"site": site, "data_root": root, "datalist": root / file.datalist, "source": Path(document.path)}
     given["cache_dir"] = file.cache_dir or (fedmed_home() / "cache").resolve()
     return SiteConfig(**given)
-
-
-def _demo(kind: str, site: str) -> Path:
-    from fedmed.data.synthetic import demo_site  # the generator is only needed at demo sites
-
-    return demo_site(kind, site, fedmed_home())

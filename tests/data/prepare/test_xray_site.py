@@ -20,10 +20,10 @@ from pydicom import Dataset, dcmread
 from fedmed.data.datalist import load_datalist
 from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
 from fedmed.data.prepare.xray_table import parse_merges, read_table
-from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.errors import DataError
 from fedmed.files import CHECKOUT
 from fedmed.settings.site import parse_site
+from fedmed_demo.xray.image_files import Header, save
 
 MAIN = runpy.run_path(str(CHECKOUT / "scripts" / "prepare_cxr.py"))["main"]
 DATA = Path(os.environ.get("FEDMED_DATA") or CHECKOUT.parent / "shared" / "data").expanduser()

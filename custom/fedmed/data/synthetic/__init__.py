@@ -1,5 +1,0 @@
-"""Demo federations: synthetic sites that are made on first use and then treated like a hospital's files."""
-
-from fedmed.data.synthetic.federation import KINDS, demo_site
-
-__all__ = ["KINDS", "demo_site"]
