@@ -48,7 +48,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--clients",
         type=Path,
         metavar="YAML",
-        help="make a site of each client, SITE_CLIENT, with its lists; experiments/clients has those of Markert (2022)",
+        help="make a site of each client, SITE_CLIENT, with its lists; research/experiments/clients has those of "
+        "Markert (2022)",
     )
     add(
         "--edges",

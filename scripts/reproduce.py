@@ -2,7 +2,7 @@
 """Run every arm and seed of a table and write it, with figures, paired tests and a check of the paper's claims.
 
     scripts/reproduce.py table1                              # on the demo federation, which is made on first use
-    scripts/reproduce.py table1 fig6 --data my_sites.yaml    # on your own sites, see experiments/data/
+    scripts/reproduce.py table1 fig6 --data my_sites.yaml    # on your own sites, see research/experiments/data/
     scripts/reproduce.py fedmoco_table2                      # pre-training without labels, and what it is good for
     scripts/reproduce.py table1 --dask tcp://10.0.0.1:8786   # on a cluster
 
@@ -23,9 +23,11 @@ from fedmed.interrupts import endings_as_ctrl_c
 from fedmed.plain_text import print_in_any_terminal
 
 if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for which --help need not wait
-    from fedmed.experiments.experiment_table import ExperimentTable
+    from research.runner.experiment_table import ExperimentTable
 
-EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
+CHECKOUT = Path(__file__).resolve().parents[1]
+EXPERIMENTS = CHECKOUT / "research/experiments"
+sys.path.append(str(CHECKOUT))  # of `research`, which no installation of FedMed has
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -76,7 +78,7 @@ def find(name: str, folder: Path) -> Path:
 
 def read(names: list[str]) -> "list[ExperimentTable]":
     """The tables, each under a name of its own: it is that of its folder."""
-    from fedmed.experiments.experiment_table import load_table
+    from research.runner.experiment_table import load_table
 
     paths = [find(name, EXPERIMENTS) for name in dict.fromkeys(names)]
     tables = [load_table(path) for path in paths]
@@ -87,10 +89,10 @@ def read(names: list[str]) -> "list[ExperimentTable]":
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from fedmed.experiments.experiment_data import load_data
-    from fedmed.experiments.experiment_table import only
-    from fedmed.experiments.reproduction import reproduce
     from fedmed.federation.warm_starts import FOLDER as WARM_STARTS
+    from research.runner.experiment_data import load_data
+    from research.runner.experiment_table import only
+    from research.runner.reproduction import reproduce
 
     tables = read(arguments.tables)
     data = load_data(find(arguments.data or tables[0].data, EXPERIMENTS / "data"))

@@ -31,12 +31,12 @@ MAY_IMPORT = {
     "flare": DESCRIBED | {"privacy", "recovery", "federation"},
     "provisioning": {"settings", "methods", "jobs", "flare"},
     # Run by scripts and the label app; no part of a federation needs them.
-    "experiments": DESCRIBED | SHOWN | {"recovery", "federation"},
     "export": DESCRIBED | SHOWN | {"recovery", "federation"},
     "adapting": DESCRIBED | SHOWN | {"export"},  # an adapted bundle is written as an exported one
     "labelling": DESCRIBED,
     "checks": DESCRIBED | SHOWN | {"privacy", "recovery", "federation"},
 }
+APART = {"fedmed_demo", "research"}
 NVFLARE = {"flare", "provisioning"}  # the only parts that import nvflare
 PURE = {"losses", "aggregation"}
 IO_MODULES = {
@@ -68,8 +68,8 @@ def violations(path: Path, package: str, source: str) -> list[str]:
         part = rest.partition(".")[0]
         if top == "fedmed" and part in MAY_IMPORT and part not in MAY_IMPORT[package] | BASE | {package}:
             found.append(f"{path}: {package} may not import fedmed.{part}")
-        if top == "fedmed_demo":
-            found.append(f"{path}: fedmed does without fedmed_demo, which a hospital need not install")
+        if top in APART:
+            found.append(f"{path}: fedmed does without {top}, which a hospital need not install")
         if top == "nvflare" and package not in NVFLARE:
             found.append(f"{path}: only {' and '.join(sorted(NVFLARE))} may import nvflare")
         if package in PURE and top in IO_MODULES:
@@ -107,8 +107,7 @@ def test_dependencies_point_one_way():
         ("data", "from fedmed.kinds.encoder import Encoder"),
         ("federation", "from fedmed.reports.run import read_run"),
         ("federation", "def f():\n    import nvflare.apis.fl_context"),
-        ("federation", "from fedmed.experiments.score_table import joined"),
-        ("experiments", "from fedmed.flare.executors import BundleExecutor"),
+        ("federation", "from research.runner.score_table import joined"),
         ("labelling", "from fedmed.export.bundle import export_bundle"),
         ("federation", "from fedmed.labelling.label_scores import predictive_uncertainty"),
         ("settings", "def f():\n    from fedmed_demo import demo_site"),

@@ -12,7 +12,6 @@ from fedmed.data.prepare.console import print_table
 from fedmed.data.prepare.report import Prepared, page, table
 from fedmed.engines.evaluation_files import write_table
 from fedmed.errors import FedMedError
-from fedmed.experiments.words_of_tables import csv_bytes
 from fedmed.reports import plots
 from fedmed.reports.failure import last_error
 from fedmed.reports.live import Follower, render
@@ -20,6 +19,7 @@ from fedmed.reports.live_state import LiveState
 from fedmed.reports.run_files import read_lines, read_record, read_table
 from fedmed.reports.sheet import Sheet, SheetTable, show
 from fedmed.reports.site_rows import screen_table
+from research.runner.words_of_tables import csv_bytes
 
 EVIL = "a\x1b[2J\n\u202e[red]b[/red]"
 SHOWN = "a\\x1b[2J\\n\\u202e[red]b[/red]"  # on one line, and rich's markup is no markup

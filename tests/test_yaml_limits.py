@@ -63,7 +63,7 @@ def test_every_reader_refuses_it_with_the_file_and_what_to_do(text, tmp_path):
         BundleParser.load_config_file(path)
 
 
-@pytest.mark.parametrize("folder", ["jobs", "experiments", "site_configs", "bundles", "custom", "tests", "examples"])
+@pytest.mark.parametrize("folder", ["jobs", "research", "site_configs", "bundles", "custom", "tests", "examples"])
 def test_the_repositorys_own_files_are_far_within(folder):
     paths = [path for end in ("*.yaml", "*.yml") for path in (CHECKOUT / folder).rglob(end)]
     assert paths or folder == "examples"

@@ -81,7 +81,7 @@ def overridden(values):
         yield from chain.from_iterable(map(overridden, values))
 
 
-@pytest.mark.parametrize("folder", ["jobs", "experiments", "examples"])
+@pytest.mark.parametrize("folder", ["jobs", "research", "examples"])
 def test_no_study_or_experiment_of_the_repository_is_beyond_a_range(folder):
     ranges: dict[str, list] = {}
     for content in chain.from_iterable(files(name).values() for name in BUNDLES):

@@ -120,7 +120,7 @@ def test_a_file_of_clients_that_does_not_fit(tmp_path, clients, words):
 
 
 def test_the_clients_of_the_thesis():
-    path = CHECKOUT / "experiments" / "clients" / "markert_2022.yaml"
+    path = CHECKOUT / "research/experiments" / "clients" / "markert_2022.yaml"
     cholec80 = [Recording(name, Path(name)) for name in (f"video{number:02d}.mp4" for number in range(1, 81))]
     heichole = [Recording(name, Path(name)) for name in (f"Videos/Hei-Chole{n}.mp4" for n in range(1, 25))]
     three, two = (read_clients(path, "markert", found) for found in (cholec80, heichole))

@@ -1,0 +1,168 @@
+"""An experiment: the arms of one table, what is measured of them and what is claimed, as its YAML describes them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from fedmed.errors import JobError
+from fedmed.settings.yaml_model import Document, YamlModel, check_model, read_yaml
+from research.runner.chain import ChainLink
+from research.runner.experiment_data import ExperimentData, Names, Seeds
+from research.runner.score_kinds import ScoreKind
+from research.runner.table_claim import TableClaim, read_claims
+from research.runner.table_layout import ShownArm, TableLayout
+from research.runner.yaml_models import PATH, build, build_named
+
+Settings = Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
+Changes = dict[str, dict[str, Any] | None]
+Links = Annotated[Changes, Field(min_length=1)]  # None: arms do not have it
+
+
+class TableYaml(YamlModel):
+    """The keys of a table's YAML; those that name a class do so by ``path``.
+
+    With ``like: name``, what a table leaves out is as in the other one, but for claims: two tables of the same arms.
+    """
+
+    title: str
+    data: str  # that it is run on unless the command line names others
+    seeds: Seeds  # each arm is run once for each
+    test: Names | None = None  # sites that are shown
+    chain: Links  # link -> class and settings that all arms have, in order; of a link that is null only some have one
+    variants: dict[str, dict[str, dict[str, Any] | None]] | None = (
+        None  # name -> settings of links; every arm is there with each
+    )
+    arms: Settings  # name -> ``group``, ``x``, and settings of links; with a ``path``, the link is another one
+    scores: Settings  # name -> class that makes it of the units, and its settings
+    layout: dict[str, Any]  # class that shows the table, and its settings
+    claim_kind: str | None = None  # class of the claims that name none
+    claims: list[Any] = []
+
+
+@dataclass(frozen=True)
+class ExperimentArm(ShownArm):
+    """One row of a table, with the links that it is made of."""
+
+    links: tuple[ChainLink, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExperimentTable:
+    """A table, checked: the values of its :class:`TableYaml`, and objects of the classes that this names."""
+
+    name: str  # of its file and folder
+    title: str
+    data: str
+    seeds: Sequence[int]
+    test: list[str]
+    arms: Sequence[ExperimentArm]
+    scores: Mapping[str, ScoreKind]
+    layout: TableLayout
+    claims: Sequence[TableClaim]
+
+    def check_data(self, data: ExperimentData) -> None:
+        """Make sure that the data is of the kind that the arms need, and has the sites that are shown.
+
+        Raises:
+            JobError: it is not, or has not.
+        """
+        for link in (link for arm in self.arms for link in arm.links):
+            if not isinstance(data, link.needs):
+                raise JobError(
+                    f"table '{self.name}' is made of {type(link).__name__}, which needs {link.needs.__name__}, and "
+                    f"'{data.name}' is {type(data).__name__}; choose other --data, or run the tables apart"
+                )
+        data.shown_sites(self.test)
+
+
+def load_table(path: Path) -> ExperimentTable:
+    """Read a table's YAML.
+
+    Raises:
+        JobError: missing or malformed file, unknown or missing key, unknown class; names what and where.
+    """
+    read = check_model(_with_shared(read_yaml(path, error=JobError)), TableYaml, error=JobError)
+    try:
+        variants = read.variants or {"": {}}
+        arms = [_arm(name, own, read.chain, v, more) for v, more in variants.items() for name, own in read.arms.items()]
+        scores = {name: build_named(ScoreKind, own, f"scores: {name}") for name, own in read.scores.items()}
+        layout = build_named(TableLayout, read.layout, "layout")
+        layout.check(arms, scores)
+        known = {"arm": [arm.name for arm in arms], "row": read.arms, "site": read.test or [], "score": scores}
+        claims = read_claims(read.claims, read.claim_kind, known)
+    except JobError as error:
+        raise JobError(f"{path}: {error}") from error
+    stem = Path(path).stem
+    return ExperimentTable(stem, read.title, read.data, read.seeds, read.test or [], arms, scores, layout, claims)
+
+
+def only(table: ExperimentTable, names: Sequence[str]) -> ExperimentTable:
+    """The table with some of its arms, in its order; claims that speak of others read ``not run``.
+
+    Raises:
+        JobError: it has no such arm.
+    """
+    known = [arm.name for arm in table.arms]
+    if unknown := [name for name in names if name not in known]:
+        raise JobError(f"table '{table.name}' has no arm '{unknown[0]}'; it has: {', '.join(known)}")
+    return replace(table, arms=[arm for arm in table.arms if arm.name in names])
+
+
+def _with_shared(document: Document) -> Document:
+    """A table with what it does not say itself as the table says that ``like`` names, in the same folder."""
+    if "like" not in document.values:
+        return document
+    own = dict(document.values)
+    shared = read_yaml(Path(document.path).with_name(f"{own.pop('like')}.yaml"), error=JobError)
+    if "like" in shared.values:
+        raise JobError(f"{shared.path}: 'like' names a table that says everything itself; name that one")
+    kept = {key: value for key, value in shared.values.items() if key not in ("claims", "claim_kind")}
+    return replace(document, values={**kept, **own})
+
+
+def _arm(
+    row: str,
+    settings: Mapping[str, Any],
+    chain: Mapping[str, Mapping[str, Any] | None],
+    variant: str,
+    varied: Mapping[str, Mapping[str, Any] | None],
+) -> ExperimentArm:
+    name = f"{row}, {variant}" if variant else row
+    own = {key: value for key, value in settings.items() if key not in chain}
+    shown = build(_Shown, own, f"arm '{name}', which may also name the links {', '.join(chain)}")
+    if odd := [link for link in varied if link not in chain]:
+        raise JobError(f"variants: '{variant}' names '{odd[0]}', which is not a link; there are: {', '.join(chain)}")
+    links = []
+    for link, common in chain.items():
+        values = _settings(common, varied.get(link, {}), settings.get(link, {}), f"arm '{name}': '{link}'")
+        if values is not None:
+            links.append(build_named(ChainLink, values, f"arm '{name}', {link}"))
+    if not links:
+        raise JobError(f"arm '{name}': all of its links are null; write the settings of one")
+    return ExperimentArm(name, shown.group, shown.x, row, variant, links=tuple(links))
+
+
+def _settings(
+    common: Mapping[str, Any] | None, varied: Mapping[str, Any] | None, given: Any, where: str
+) -> Mapping[str, Any] | None:
+    """Of a link: the chain's, the variant's and the arm's; None if the arm does not have it."""
+    if given is not None and not isinstance(given, Mapping):
+        raise JobError(f"{where} is {given!r}; write the settings of that link, or null if the arm does without")
+    if given is None or varied is None:
+        return None
+    # Another class has other settings than the chain's.
+    if PATH in given or PATH in varied:
+        return {**(varied if PATH not in given else {}), **given}
+    if common is None:
+        if varied or given:
+            raise JobError(f"{where} has no '{PATH}', and the chain says none; name the link's class")
+        return None
+    return {**common, **varied, **given}
+
+
+class _Shown(YamlModel):
+    group: str = ""
+    x: float | None = None

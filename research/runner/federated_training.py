@@ -1,0 +1,229 @@
+"""A link of a chain: one federated job, scored on its sites' lists; also one site alone, and a pool of several."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import Field, model_validator
+
+from fedmed.bundles.bundle import Bundle
+from fedmed.errors import JobError
+from fedmed.jobs.control_study import nothing_learned
+from fedmed.jobs.job import Job
+from fedmed.methods.control_kinds import ADAPTED, LEFT_OUT, SILENT
+from fedmed.methods.find_method import is_adaptation, load_method
+from fedmed.methods.lent_layers import ALL_SITES
+from fedmed.settings.site import SiteConfig
+from fedmed.settings.yaml_model import YamlModel
+from research.runner.chain import ChainLink, ChainStep, Place
+from research.runner.experiment_data import ExperimentData, Positive, link_job
+from research.runner.federation_data import (
+    DEFAULT_NETWORK,
+    ArmRole,
+    Budget,
+    FederationData,
+    RoleOverrides,
+    TrainingRole,
+)
+from research.runner.job_step import JobStep, run_folder
+from research.runner.score_table import without
+from research.runner.site_lists import POOL, pooled_site, require_values, site_for
+
+JOB_NAME = "arm"  # the same for all, so that equal arms of two tables are one run
+
+
+class Scaled(YamlModel):
+    """A setting of the bundle as a multiple of what it would be."""
+
+    by: Annotated[int | float, Field(ge=0)]  # the factor
+    of: str | None = None  # another setting that it is a multiple of, as the supervised sites have it; None = itself
+
+
+class FederatedTraining(ChainLink):
+    """Federated training with labels at some of its sites; all shown sites are tested. Sites are the table's.
+
+    Attributes:
+        train: site -> ``supervised`` or ``unsupervised``; the others are only tested.
+        pool: instead of ``train``: labelled sites whose cases are trained on together, as if sharing were allowed.
+        alone: instead of ``train``: labelled sites of which each trains a model of its own, tested at all; each is a
+            row of its own too.
+        at_home: of ``alone``: each is tested at its own site and nowhere else, so that together they are one row.
+        in_turn: each site of ``train`` or ``pool`` is left out once, and is where that model is tested.
+        control: what the sites without labels of ``train`` do instead, so that it is seen what their scans are worth:
+            ``left_out`` = they do not train; ``silent`` = they take part in every round and learn nothing, as their
+            role in the method says; in both no site adapts. ``adapted`` = as ``silent``, with the job's ``adaptation``.
+        budget: in place of the data's.
+        interval: factor of the budget's aggregation interval.
+        warm_start: whether sites without labels join late.
+        network: entry of the federation's ``networks``.
+        overlays: further overlays of the bundle, of all sites.
+        weights: site -> user weight.
+        overrides: role -> overridable settings of the bundle; ``evaluate`` is that of sites that are only tested.
+        scaled: role -> settings as multiples.
+        job: further settings of the job, e.g. ``sharing``; with a budget of rounds also their ``epochs``. With
+            ``evaluate: false`` nothing is scored, and sites that would only be tested have no part.
+    """
+
+    needs: ClassVar[type[ExperimentData]] = FederationData
+
+    train: dict[str, TrainingRole] = {}
+    pool: list[str] = []
+    alone: list[str] = []
+    at_home: bool = False
+    in_turn: bool = False
+    control: Literal["left_out", "silent", "adapted"] | None = None
+    budget: Budget | None = None
+    interval: Positive = 1
+    warm_start: bool = True
+    network: str = DEFAULT_NETWORK
+    overlays: list[str] = []
+    weights: dict[str, int | float] = {}
+    overrides: RoleOverrides = {}
+    scaled: dict[TrainingRole, dict[str, Scaled]] = {}
+    job: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _trains(self) -> "FederatedTraining":
+        if sum(map(bool, (self.train, self.pool, self.alone))) != 1:
+            raise ValueError("give either 'train' (site: role), 'pool' (sites) or 'alone' (sites)")
+        if self.in_turn and len(self.train or self.pool) < 2:
+            raise ValueError("'in_turn' leaves out one site of 'train' or 'pool', and there must be another one left")
+        if self.at_home and self.pool:
+            raise ValueError("'at_home' is for 'alone' (sites); leave it out")
+        without = [site for site, role in self.train.items() if role == "unsupervised"]
+        if self.control and not without:
+            raise ValueError(f"'control' is '{self.control}', but no site of the arm trains without labels")
+        present = {*self.train.values(), *(["supervised"] if self.pool or self.alone else [])}
+        if idle := set(self.scaled) - present:
+            raise ValueError(f"'scaled' speaks of {idle.pop()} sites, but the arm has none; leave it out")
+        return self
+
+    def lacking(self, data: FederationData) -> str | None:
+        for site in (*self.train, *self.pool, *self.alone):
+            if site not in data.sites:
+                return f"the site '{site}'"
+        return None if self.network in data.networks else f"the network '{self.network}'"
+
+    def steps(self, place: Place, before: ChainStep | None) -> Sequence[ChainStep]:
+        if lacking := self.lacking(place.data):
+            raise JobError(f"arm '{place.arm}' needs {lacking}, which the federation '{place.data.name}' does not have")
+        return [step for turn in place.data.turns() for step in self.steps_of_turn(replace(place, data=turn))]
+
+    def steps_of_turn(self, place: Place) -> list[JobStep]:
+        """What is to be made with one assignment of sites."""
+        names = place.data.sites
+        if not (self.alone or self.in_turn):
+            return [self._step(place)]
+        alone = {names[site]: {"alone": [], "train": {site: "supervised"}} for site in self.alone}
+        left = {without(names[site]): self._without(site) for site in (*self.train, *self.pool) if self.in_turn}
+        parts = {node: self.model_copy(update=new) for node, new in (alone | left).items()}
+        return [own._step(place, "" if self.at_home else node) for node, own in parts.items()]
+
+    def _without(self, site: str) -> dict[str, Any]:
+        train = {name: role for name, role in self.train.items() if name != site}
+        return {"train": train, "pool": [name for name in self.pool if name != site], "in_turn": False}
+
+    def _step(self, place: Place, node: str = "") -> JobStep:
+        job, sites = self.job_of(place), self._sites(place)
+        trained = [(sites[site], role) for site, role in job.study.sites.items() if role != "evaluate"]
+        require_values(job.method, trained)
+        data: FederationData = place.data
+        places = {site: name for name, site in data.sites.items()} if data.turn else {}
+        beginning = job.study.warm_start.rounds
+        if self.control and not beginning:  # a site that is left out would join then: up to there both are the same
+            beginning = (self.budget or data.budget).schedule(self.interval, True)["warm_start"]["rounds"]
+        path = run_folder(place, job, sites)
+        return JobStep(job, sites, path, node, turn=data.turn, beginning=beginning, places=places)
+
+    def _sites(self, place: Place) -> dict[str, SiteConfig]:
+        """Settings of the job's sites; their lists are written."""
+        data: FederationData = place.data
+
+        def own(site: str, role: str) -> SiteConfig:
+            return site_for(data.settings_of(site), role, place.lists, data.labelled)
+
+        sites = {site: own(site, role) for site, role in self._site_roles(place).items() if site != POOL}
+        if self.pool:
+            members = [own(data.sites[site], "supervised") for site in self.pool]
+            sites[POOL] = pooled_site(members, ["training", "validation"], place.lists)
+        return sites
+
+    def job_of(self, place: Place) -> Job:
+        """The job of one seed."""
+        data: FederationData = place.data
+        overlays, given = data.networks[self.network] + self.overlays, self._given(data)
+        if (lender := given.get("release_from")) and lender != ALL_SITES:
+            given["release_from"] = data.shown_sites([lender])[lender]
+        late = self.warm_start and "unsupervised" in self._roles()
+        schedule = (self.budget or data.budget).schedule(self.interval, late)
+        schedule["warm_start"] |= given.pop("warm_start", {})
+        schedule |= {key: given.pop(key) for key in {"epochs"} & set(schedule) & set(given)}
+        left_out, roles = set(self.train) - set(self._training()), self._site_roles(place)
+        job = link_job(
+            place.arm,
+            given,
+            name=JOB_NAME,
+            sites=roles,
+            overlays=overlays,
+            overrides=self._overrides(data, given, overlays, tested="evaluate" in roles.values()),
+            user_weights={
+                data.shown_sites([site])[site]: w for site, w in self.weights.items() if site not in left_out
+            },
+            evaluate_last=given.get("evaluate", True),
+            seed=place.seed,
+            **schedule,
+        )
+        if self.control == ADAPTED and not job.study.adapts:
+            raise JobError(f"arm '{place.arm}': 'control' is 'adapted', but its 'job' has no 'adaptation'")
+        return job
+
+    def _given(self, data: FederationData) -> dict[str, Any]:
+        """Further settings of the job; without an adaptation where a control does not adapt."""
+        given = {"bundle": data.bundle, **data.job, **self.job}
+        if self.control not in (LEFT_OUT, SILENT):
+            return given
+        gone = {"adaptation", *(["algorithm"] if is_adaptation(given.get("algorithm")) else [])}
+        return {key: value for key, value in given.items() if key not in gone}
+
+    def _training(self) -> dict[str, TrainingRole]:
+        """Sites that train, as the table names them -> role."""
+        left_out = ["unsupervised"] if self.control == LEFT_OUT else []
+        return {site: role for site, role in self.train.items() if role not in left_out}
+
+    def _roles(self) -> list[TrainingRole]:
+        """Roles that train, in the usual order."""
+        present = {*self._training().values(), *(["supervised"] if self.pool else [])}
+        return [role for role in get_args(TrainingRole) if role in present]
+
+    def _site_roles(self, place: Place) -> dict[str, str]:
+        """Site of the federation -> role."""
+        names = place.data.sites
+        tested = [] if self.at_home or not self.job.get("evaluate", True) else list(place.test)
+        roles = dict.fromkeys(place.data.shown_sites(tested).values(), "evaluate")
+        trained = {names[site]: role for site, role in self._training().items()}
+        return roles | ({POOL: "supervised"} if self.pool else {}) | trained
+
+    def _overrides(
+        self, data: FederationData, job: dict[str, Any], overlays: list[str], tested: bool
+    ) -> dict[str, dict[str, Any]]:
+        """The factors are of what the federation has set, where it has, else of what the bundle has."""
+        roles: list[ArmRole] = [*self._roles()]
+        if tested:
+            roles.append("evaluate")
+        merged = {role: {**data.overrides.get(role, {}), **self.overrides.get(role, {})} for role in roles}
+        overrides: dict[str, dict[str, Any]] = {r: own for r, own in merged.items() if own or r != "evaluate"}
+        present = {role: settings for role, settings in self.scaled.items() if role in overrides}
+        for role, settings in present.items():
+            config = Bundle(job["bundle"], overlays).parser()
+            for name, scaled in settings.items():
+                source, own = (scaled.of, "supervised") if scaled.of else (name, role)
+                base = overrides.get(own, {}).get(source, config.get(source))
+                if not isinstance(base, int | float):
+                    found = f"{base!r} in the bundle '{job['bundle']}'"
+                    raise JobError(f"'scaled' is a multiple of '{source}', which is {found}")
+                overrides[role][name] = base * scaled.by
+        if self.control in (SILENT, ADAPTED):
+            declared, buffers = load_method(job.get("method")).roles(), job.get("buffers", "average")
+            without_labels = declared.get("unsupervised")
+            overrides["unsupervised"] |= nothing_learned(without_labels, buffers) if without_labels else {}
+        return overrides

@@ -1,0 +1,80 @@
+"""The network of a finished job, for links that use it themselves."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from monai.bundle import ConfigParser
+from torch import nn
+
+from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.network import initial_network
+from fedmed.durable_files import load_tensors
+from fedmed.recovery.model_store import LAST
+from fedmed.settings.site import SiteConfig
+from research.runner.chain import ChainLink, ChainStep, Place
+from research.runner.job_scores import RUN
+from research.runner.job_step import JobStep, job_before
+
+
+class JobNetwork:
+    """What the bundle of a job says, for a machine without a site: on the CPU, at no place among the job's sites."""
+
+    def __init__(self, step: JobStep) -> None:
+        self.step, study = step, step.job.study
+        args = step.job.of_role(step.job.model_role)
+        facts = {"device": "cpu", "site_index": None, "site_count": len(study.sites)}
+        bundle = Bundle(study.bundle, args["overlays"], args["overrides"])
+        self.parser: ConfigParser = bundle.parser_without_site(**facts)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of its images."""
+        height, width = self.parser.get("image_size")
+        return int(height), int(width)
+
+    @property
+    def frames(self) -> int:
+        """How many frames it sees at once."""
+        return int(self.parser.get("frames", 1))
+
+    def fresh(self) -> nn.Module:
+        """With first weights, ready to be used."""
+        return initial_network(self.parser, self.step.job.study.seed).eval()
+
+    def last(self) -> nn.Module:
+        """With the tensors of the last round, which must be all of them."""
+        network = self.fresh()
+        network.load_state_dict(load_tensors(self.path)["model"])
+        return network
+
+    @property
+    def path(self) -> Path:
+        """File of the last round's model."""
+        return self.step.path / "server" / RUN.parent / "app_server" / LAST
+
+
+class NetworkLink(ChainLink):
+    """A link whose one step uses the network of the job before it."""
+
+    def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
+        return [self.step(place, job_before(self, place, before))]
+
+    @abstractmethod
+    def step(self, place: Place, before: JobStep) -> "NetworkStep":
+        """The step after this job."""
+
+
+@dataclass(frozen=True)
+class NetworkStep(ChainStep):
+    """A step whose result is one file, made once."""
+
+    before: JobStep
+    path: Path
+
+    def machines(self) -> Sequence[SiteConfig]:
+        return self.before.machines()
+
+    def missing(self) -> bool:
+        return not self.path.is_file()

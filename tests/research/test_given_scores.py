@@ -1,0 +1,61 @@
+"""Scores of seeds that another machine ran."""
+
+import pandas as pd
+import pytest
+
+from fedmed.errors import DataError
+from research.runner.given_scores import given_scores
+from research.runner.score_table import COLUMNS, write_scores
+
+ARMS = ("left out", "agreement")
+
+
+def frame(seeds, arms=ARMS, value=0.5):
+    rows = [
+        {"arm": arm, "seed": seed, "site": "ct_east", "list": "test", "model": "last", "unit": "c1", "metric": "dice"}
+        for seed in seeds
+        for arm in arms
+    ]
+    return pd.DataFrame([{**row, "value": value} for row in rows], columns=COLUMNS)
+
+
+def test_seeds_of_several_files_are_one_table_with_the_numbers_as_they_were(tmp_path):
+    write_scores(tmp_path / "a.csv", frame([16, 17], value=1 / 3))
+    write_scores(tmp_path / "b.csv", frame([18], (*ARMS, "agreement: north", "silent")))
+    given = given_scores([tmp_path / "a.csv", tmp_path / "b.csv"], ARMS)
+    assert given.seeds == (16, 17, 18)
+    shown = given.of(["agreement"])
+    assert sorted(zip(shown["arm"], shown["seed"], strict=True)) == [
+        *(("agreement", seed) for seed in (16, 17, 18)),
+        ("agreement: north", 18),
+    ]
+    assert set(shown["value"][shown["seed"] < 18]) == {1 / 3}
+
+
+def test_without_files_there_is_nothing():
+    given = given_scores([], ARMS)
+    assert given.seeds == () and given.of(ARMS).empty
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ([frame([16], ["left out"])], "seed 16 has no scores of 'agreement'"),
+        ([frame([16]), frame([16, 17])], "seed 16 is in .*0.csv too"),
+        ([frame([16]).drop(columns="unit")], "no column 'unit'"),
+        ([frame([])], "it has no rows"),
+        ([frame([16]).assign(value="high")], "could not convert"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused_by_name(tmp_path, files, words):
+    paths = [tmp_path / f"{number}.csv" for number in range(len(files))]
+    for path, one in zip(paths, files, strict=True):
+        one.to_csv(path, index=False)
+    with pytest.raises(DataError, match=words) as error:
+        given_scores(paths, ARMS)
+    assert str(error.value).startswith(str(paths[-1]))
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(DataError, match="none.csv: is no table of scores"):
+        given_scores([tmp_path / "none.csv"], ARMS)

@@ -1,0 +1,131 @@
+"""Tables and claims of made-up scores are those of the two frames that this one took the place of, byte for byte.
+
+``numbers_before`` holds what they wrote. The numbers of research/results were made by them too. Intervals and p over
+the patients of images are by the jackknife since.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from research.runner.experiment_table import load_table, only
+from research.runner.reproduction import write_table_files
+from research.runner.score_table import joined, score_frame
+
+from .synthetic_scores import (
+    ARMS,
+    CLASSES,
+    IMAGE_ARMS,
+    case_claims,
+    case_rows,
+    image_claims,
+    predictions,
+    rounds,
+    truth,
+)
+
+BEFORE = Path(__file__).parent / "numbers_before"
+ROOM = "research.runner"
+GROUPS = {"pair": "G", "a|b": "G", "same": "H", "x0": "H"}
+SITES = {f"site_{i}": f"image_{i}" for i in (1, 2, 3)}
+
+
+def compared(folder, name, content, frame, arms, sites):
+    """Write all files from the scores alone; every one of before must be there and the same."""
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump({"data": "demo", "seeds": [0], **content}, sort_keys=False))
+    table = only(load_table(folder / f"{name}.yaml"), arms)
+    write_table_files(folder, table, "demo", sites, frame)
+    before = sorted((BEFORE / name).iterdir())
+    assert len(before) >= 3
+    for path in before:
+        assert (folder / path.name).read_text("utf-8") == path.read_text("utf-8"), path.name
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "layout"),
+    [
+        ("cases_3", {"seeds": 3, "cases": 14}, {"baseline": "alone"}),
+        ("cases_ties", {"seeds": 6, "cases": 20, "ties": True}, {"baseline": "alone"}),
+        ("cases_many", {"seeds": 5, "cases": 70}, {"x_label": "rate", "x_log": True}),
+    ],
+)
+def test_tables_of_cases(tmp_path, name, rows, layout):
+    columns = ("arm", "seed", "site", "list", "model", "unit", "value")
+    found = [dict(zip(columns, row, strict=True)) for row in case_rows(**rows)]
+    arms = {arm: {"group": GROUPS.get(arm, ""), "training": {"train": {"site_1": "supervised"}}} for arm in ARMS}
+    arms["x0"]["x"], arms["x1"]["x"] = 0.1, 1.0
+    content = {
+        "title": "Made up",
+        "test": list(SITES),
+        "chain": {"training": {"path": f"{ROOM}.federated_training.FederatedTraining"}},
+        "scores": {"dice": {"path": f"{ROOM}.score_kinds.UnitMean", "metric": "dice", "label": "Dice"}},
+        "layout": {"path": f"{ROOM}.site_columns.SiteColumns", **layout},
+        "arms": arms,
+        "claim_kind": f"{ROOM}.case_claims.BetterByCases",
+        "claims": case_claims(),
+    }
+    compared(tmp_path, name, content, joined([score_frame(found, metric="dice")]), list(ARMS), SITES)
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds", "ties"), [("images_3", 3, False), ("images_ties", 2, True)], ids=["three seeds", "ties, no r"]
+)
+def test_tables_of_images(tmp_path, name, seeds, ties):
+    arms = [arm for arm in IMAGE_ARMS if not arm.startswith("local: ")]
+    settings = {arm: {"group": "G" if arm.startswith("Fed") else "", "encoder": {}} for arm in (*arms, "gone")}
+    content = {
+        "title": "Images",
+        "chain": {"encoder": {"path": f"{ROOM}.untrained_encoders.RandomEncoder"}},
+        "scores": {
+            "accuracy": {"path": f"{ROOM}.score_kinds.Accuracy", "label": "accuracy", "unit": "image"},
+            "auroc": {"path": f"{ROOM}.score_kinds.AurocOfClasses", "label": "AUROC", "unit": "image"},
+        },
+        "layout": {
+            "path": f"{ROOM}.share_columns.ShareColumns",
+            "protocols": {"linear": "linear classifier on frozen features", "finetune": "fine-tuning"},
+            "external": ["auroc"],
+            "figure": ["random", "FedMoCo"],
+        },
+        "arms": settings,
+        "claim_kind": f"{ROOM}.patient_claims.BetterByPatients",
+        "claims": image_claims(),
+    }
+    frames = [image_scores(*each) for each in predictions(seeds, ties)]
+    frames += [round_scores(arm, seed, not ties) for arm in ("FedAvg", "FedMoCo") for seed in range(seeds)]
+    compared(tmp_path, name, content, joined(frames), arms, {})
+    models = read_models(tmp_path / "models.csv")
+    assert len(models) == len(predictions(seeds, ties))
+    assert all(float(row["auroc_low"]) <= float(row["auroc"]) <= float(row["auroc_high"]) for row in models)
+
+
+def image_scores(arm, seed, setting, draw, probabilities):
+    task, kind, protocol, fraction, model = setting
+    (names, patients, labels), classes = truth(task, kind), CLASSES[task, kind]
+    rows = {
+        "unit": names * len(classes),
+        "metric": np.repeat([f"p_{name}" for name in classes], len(names)),
+        "value": probabilities.T.ravel(),
+        "patient": patients * len(classes),
+        "label": [classes[label] for label in labels] * len(classes),
+    }
+    keys = {"list": kind, "protocol": protocol, "fraction": fraction, "model": model, "draw": draw}
+    return score_frame(rows, arm=arm, seed=seed, site=task, task=task, **keys)
+
+
+def round_scores(arm, seed, similarity):
+    images, weights, rsa = rounds(arm, seed, similarity)
+    rows = [{"site": node, "unit": "all", "metric": "images", "value": n} for node, n in images.items()]
+    for metric, values in (("weight", weights), *([("rsa", rsa)] if similarity else [])):
+        rows += [
+            {"site": node, "unit": f"{i}", "metric": metric, "value": line[place]}
+            for i, line in enumerate(values)
+            for place, node in enumerate(images)
+        ]
+    return score_frame(rows, arm=arm, seed=seed, list="rounds", model="last")
+
+
+def read_models(path):
+    head, *lines = (line.split(",") for line in path.read_text("utf-8").splitlines())
+    return [dict(zip(head, line, strict=True)) for line in lines]

@@ -1,0 +1,121 @@
+"""Warm starts that runs have in common: trained once, and the same to the last bit."""
+
+import shutil
+
+import pytest
+import yaml
+
+from fedmed.federation.client import Client
+from fedmed.federation.warm_starts import FOLDER
+from research.runner.chain import Place
+from research.runner.experiment_data import load_data
+from research.runner.federated_training import FederatedTraining
+from tests.research.test_job_step import DATA, SMALL
+
+BOTH = {"site_1": "supervised", "site_2": "unsupervised"}
+BUDGET = {"steps": 4, "warm_start": 2, "interval": 1, "validate": 1}
+
+
+@pytest.fixture
+def trained(tmp_path, tiny_site_configs, monkeypatch):
+    """Return a function: folder, settings of an arm -> its scores, and the rounds that sites trained for them."""
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**DATA, "budget": BUDGET}))
+    data, train, rounds = load_data(tmp_path / "tiny.yaml"), Client.train, []
+
+    def counted(self, task):
+        rounds.append((self.site.site, task.round))
+        return train(self, task)
+
+    monkeypatch.setattr(Client, "train", counted)
+
+    def run(folder, **settings):
+        rounds.clear()
+        place = Place("arm", settings.pop("seed", 0), data, ["site_1", "site_2"], tmp_path / folder)
+        (step,) = FederatedTraining(train=BOTH, **settings).steps(place, None)
+        step.make()
+        return step.scores().drop(columns=["run"], errors="ignore"), list(rounds)
+
+    return run
+
+
+def share(tmp_path):
+    (tmp_path / "shared" / FOLDER).mkdir(parents=True)
+    return tmp_path / "shared" / FOLDER
+
+
+FAST = {"overrides": {"unsupervised": {**SMALL, "unsupervised_learning_rate": 0.01}}}
+
+
+def test_the_second_arm_trains_only_what_differs_and_has_the_same_scores(trained, tmp_path):
+    alone, everything = trained("alone", **FAST)
+    kept = share(tmp_path)
+    _, first = trained("shared")
+    scores, second = trained("shared", **FAST)
+    assert first == everything and ("ct_north", 0) in first
+    assert second == [each for each in everything if each[1] >= 2]
+    assert scores.equals(alone)
+    whole = {"supervised": SMALL, "evaluate": SMALL}
+    left_out = trained("shared", control="left_out", overrides=whole)[1]
+    assert left_out and not any(round < 2 for _, round in left_out)  # fewer sites, the same start
+    shutil.rmtree(kept)  # nothing of a finished run lies there alone
+    assert trained("shared", **FAST)[1] == []
+
+
+def test_what_labelled_sites_tell_others_changes_nothing_of_their_rounds(trained, allow_extras, tmp_path):
+    allow_extras("intensity_shares")
+    whole, job = {"supervised": SMALL, "evaluate": SMALL}, {"adaptation": "intensity"}
+    alone, _ = trained("alone", control="left_out", overrides=whole, job=job)
+    share(tmp_path)
+    trained("shared", job=job)
+    scores, rounds = trained("shared", control="left_out", overrides=whole, job=job)
+    assert rounds and not any(round < 2 for _, round in rounds) and scores.equals(alone)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"seed": 1}, {"overrides": {"supervised": {**SMALL, "learning_rate": 0.01}}}],
+    ids=["seed", "labelled sites' settings"],
+)
+def test_what_differs_is_trained(trained, tmp_path, other):
+    share(tmp_path)
+    _, first = trained("shared")
+    assert trained("shared", **other)[1] == first
+
+
+def test_half_a_folder_is_no_round(trained, tmp_path):
+    kept = share(tmp_path)
+    _, first = trained("shared")
+    for answer in kept.rglob("update.pt"):
+        answer.unlink()
+    assert trained("shared", **FAST)[1] == first
+
+
+def test_a_damaged_round_is_trained(trained, tmp_path):
+    kept = share(tmp_path)
+    alone, first = trained("alone", **FAST)
+    trained("shared")
+    for path in kept.rglob("state.pt"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 255
+        path.write_bytes(content)
+    scores, second = trained("shared", **FAST)
+    assert second == first and scores.equals(alone)
+
+
+def test_a_run_that_was_stopped_goes_on_by_itself(trained, tmp_path, monkeypatch):
+    share(tmp_path)
+    _, first = trained("shared")
+    train = Client.train
+
+    def stop(self, task):
+        if task.round == 2:
+            raise KeyboardInterrupt
+        return train(self, task)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "train", stop)
+        with pytest.raises(KeyboardInterrupt):
+            trained("shared", **FAST)
+    scores, rounds = trained("shared", **FAST)
+    assert rounds == [each for each in first if each[1] >= 2]
+    assert scores.equals(trained("alone", **FAST)[0])
