@@ -27,7 +27,7 @@ from fedmed.settings.site import load_file
 class Videos(Kind):
     """A kind whose entries are videos with tables."""
 
-    inspection = "fedmed.checks.video_inspection.VideoInspection"
+    readers = {"video": "fedmed.checks.video_inspection.VideoInspection"}
 
     def form(self, classes=None):
         return Video()

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn.functional import interpolate
 
-from fedmed.engines.heat_map import heat_map
+from fedmed.engines.heat_map import heat_map, hottest_slice
 from fedmed.errors import FedMedError
 
 
@@ -63,3 +63,13 @@ def test_it_lies_where_the_class_is_seen(network):
 def test_an_unknown_layer(network):
     with pytest.raises(FedMedError, match="Pooled has no layer 'encoder'; name one in target_layer"):
         heat_map(network, torch.rand(1, 8, 8), 0, "encoder")
+
+
+def test_of_a_volume_the_slice_with_the_most_heat_is_shown_as_radiologists_look_at_it():
+    image, heat = torch.zeros(4, 5, 6), torch.zeros(4, 5, 6)
+    image[3, 4, 2] = 1  # right (R) and in front (A)
+    heat[1, 1, 2] = 1
+    shown, hot = hottest_slice(image, heat)
+    assert shown.shape == hot.shape == (5, 4) and shown[0, 0] == 1, "front up, the patient's right at the left"
+    flat = torch.rand(3, 3)
+    assert hottest_slice(flat, flat)[0] is flat

@@ -80,7 +80,7 @@ def test_a_class_path_of_elsewhere_is_a_kind_too():
 
 
 def test_a_kind_without_images_of_its_own_needs_a_base():
-    assert Encoder(Segmentation3D()).inspects == Segmentation3D.inspection
+    assert Encoder(Segmentation3D()).inspects == Segmentation3D.readers["volume"]
     with pytest.raises(BundleError, match="the kind Encoder opens images as another does"):
         _ = Encoder().inspects
 
@@ -142,3 +142,9 @@ def test_another_kind_is_one_file(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     kind = load_kind("tool_presence.ToolPresence", "here")
     assert isinstance(kind, Kind) and kind.scores[0].label == "mAP" and made(kind.inspects)
+
+
+def test_images_that_a_kind_does_not_read_are_named():
+    assert load_kind("classification", "here", images="volume").inspects.endswith("ClassifiedCTInspection")
+    with pytest.raises(BundleError, match="'images' is 'slide'; Classification reads radiograph, volume"):
+        load_kind("classification", "here", images="slide")

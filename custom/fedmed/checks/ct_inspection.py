@@ -4,7 +4,10 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
+from fedmed.checks.bins import Fact
+from fedmed.checks.class_labels import judge_classes, picture_table
 from fedmed.checks.entries import Cases, Entry, voxels
 from fedmed.checks.inspection import Inspection, with_lists
 from fedmed.checks.site_findings import SiteFinding, data_finding
@@ -38,7 +41,7 @@ class CTInspection(Inspection):
     """Volumes in Hounsfield units, and masks on their grids."""
 
     noun = "scan"
-    facts = (
+    facts: ClassVar[tuple[Fact, ...]] = (
         ("Slice spacing (mm)", (1, 2, 3, 5, 8), lambda case: case.spacing[-1]),
         ("Spacing within a slice (mm)", (0.5, 0.7, 0.9, 1.5, 3), lambda case: min(case.spacing[:2])),
         ("Slices", (30, 60, 120, 250, 500), lambda case: case.shape[-1]),
@@ -88,6 +91,25 @@ class CTInspection(Inspection):
             measured = sum(_volume(entry, cases) for entry in sample)
             return round(mean * len(sample) * sum(_volume(entry, cases) for entry in used) / measured)
         return sum(voxels(entry, cases) * (5 if entry.mask else 4) for entry in used)
+
+
+class ClassifiedCTInspection(CTInspection):
+    """Volumes in Hounsfield units whose labels are classes."""
+
+    facts = CTInspection.facts[:-1]
+
+    def judge_images(self, cases: Cases, size: int | None) -> Iterator[SiteFinding]:
+        """Faults and notes of a preparation."""
+        for entry, case in cases.items():
+            yield from _of_case(entry, case)
+
+    def judge_labels(
+        self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
+    ) -> Iterator[SiteFinding]:
+        return judge_classes(entries, classes, role, chooses)
+
+    def rows(self, entries: Sequence[Entry], cases: Sequence[Case]) -> list[tuple[str, ...]]:
+        return picture_table(entries, cases)
 
 
 def _odd_size(case: Case) -> list[str]:

@@ -13,7 +13,7 @@ from ignite.engine import Engine
 from fedmed.engines.auroc import RESAMPLES, accuracy_interval, macro_auroc, macro_auroc_interval
 from fedmed.engines.collected import Collected
 from fedmed.engines.evaluation_files import pictured, require_all, write_evaluation
-from fedmed.engines.heat_map import heat_map
+from fedmed.engines.heat_map import heat_map, hottest_slice
 from fedmed.engines.trainer import plain
 from fedmed.errors import FedMedError
 
@@ -105,10 +105,14 @@ class ClassificationRecorder:
         # Read again: all images of the list would need too much memory.
         images = {place: plain(self.engine.data_loader.dataset[place]["image"]).float() for place in chosen.values()}
         heat = partial(heat_map, self.engine.network, layer=self.target_layer)
+        shown = {
+            name: hottest_slice(images[place][0].clamp(0, 1), heat(image=images[place], label=int(predicted[place])))
+            for name, place in chosen.items()
+        }
         return {
             name: {
-                "image": images[place][0].clamp(0, 1).numpy(),
-                "heat": heat(image=images[place], label=int(predicted[place])).numpy(),
+                "image": shown[name][0].numpy(),
+                "heat": shown[name][1].numpy(),
                 "probabilities": probabilities[place],
                 "classes": np.array(self.classes),
                 "label": self.classes[labels[place]],

@@ -22,7 +22,10 @@ class Classification(Kind):
         Score("accuracy", "accuracy", "accuracy", low="accuracy_low", high="accuracy_high"),
     )
     settings = {"classes": "the names of the classes, in the order of the network's outputs"}
-    inspection = "fedmed.checks.radiograph_inspection.RadiographInspection"
+    readers = {
+        "radiograph": "fedmed.checks.radiograph_inspection.RadiographInspection",
+        "volume": "fedmed.checks.ct_inspection.ClassifiedCTInspection",
+    }
     report = "fedmed.reports.classification_report.ClassificationReport"
     exporter = "fedmed.export.exporter.ClassificationExporter"
     proposal = SCORES

@@ -16,20 +16,21 @@ if TYPE_CHECKING:  # it takes MONAI, for which who asks by a name or a look need
 ROOM = "fedmed.kinds"
 
 
-def load_kind(spec: Any, where: str, base: Kind | None = None) -> Kind:
+def load_kind(spec: Any, where: str, base: Kind | None = None, images: str = "") -> Kind:
     """Return the kind of a name or class path.
 
     Args:
         spec: name of a file in this folder, such as ``classification``, or a class path.
         where: file and key that say it, for errors.
         base: the bundle's own kind, if an overlay names this one.
+        images: what an image is, if the bundle says it.
 
     Raises:
-        BundleError: no such kind, or a class that is not one.
+        BundleError: no such kind, a class that is not one, or one that reads no such images.
     """
     known = installed()
     if isinstance(spec, str) and spec in known:
-        return known[spec](base)
+        return known[spec](base, images)
     if not isinstance(spec, str) or "." not in spec:
         near = get_close_matches(str(spec), known, 1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
@@ -37,7 +38,7 @@ def load_kind(spec: Any, where: str, base: Kind | None = None) -> Kind:
     found = named_class(spec, where)
     if not isinstance(found, type) or not issubclass(found, Kind):
         raise BundleError(f"{where} is '{spec}', which is not a {Kind.__name__}; correct the class path")
-    return found(base)
+    return found(base, images)
 
 
 def installed() -> dict[str, type[Kind]]:
@@ -68,7 +69,8 @@ def kind_of(bundle: "Bundle") -> Kind:
     Raises:
         BundleError: ``federation.yaml`` or an overlay names none that there is.
     """
-    own = load_kind(bundle.federation.get("kind"), f"{bundle.root}/configs/federation.yaml: 'kind'")
+    images = str(bundle.federation.get("images") or "")
+    own = load_kind(bundle.federation.get("kind"), f"{bundle.root}/configs/federation.yaml: 'kind'", images=images)
     spec = bundle.overlay_kind
     return own if spec is None else load_kind(spec, f"bundle '{bundle.name}', overlays {bundle.overlays}: 'kind'", own)
 

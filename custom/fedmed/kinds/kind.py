@@ -20,6 +20,7 @@ class Kind:
 
     Args:
         base: of a kind that an overlay names, the bundle's own; its images are opened and shown as that one's.
+        images: what an image is, one of :attr:`readers`, as the bundle says; empty = the first of them.
 
     Attributes:
         labelled: whether sites train and score with labels. Without, no list but those of training counts.
@@ -28,7 +29,8 @@ class Kind:
         distances: names of those scores that are 0 or more; all others lie in 0 to 1.
         counted: how the names of :meth:`numbers` begin that are counts.
         settings: ids that the bundle's configuration must have for this kind -> what they are.
-        inspection: class path, what a site's check opens and lists: :class:`fedmed.checks.inspection.Inspection`.
+        readers: what an image may be, such as ``volume`` -> class path of what a site's check opens and lists then:
+            :class:`fedmed.checks.inspection.Inspection`.
         report: class path, what a report shows: :class:`fedmed.reports.run_report.RunReport`.
         exporter: class path, what an export does: :class:`fedmed.export.exporter.Exporter`.
         tells: what :meth:`numbers` say about a site, for its data-protection officer, as a sentence.
@@ -37,6 +39,7 @@ class Kind:
     """
 
     base: "Kind | None" = None
+    images: str = ""
 
     labelled: ClassVar[bool] = True
     both_lists: ClassVar[bool] = False
@@ -44,12 +47,17 @@ class Kind:
     distances: ClassVar[tuple[str, ...]] = ()
     counted: ClassVar[tuple[str, ...]] = ("n_",)
     settings: ClassVar[Mapping[str, str]] = {}
-    inspection: ClassVar[str] = ""
+    readers: ClassVar[Mapping[str, str]] = {}
     report: ClassVar[str] = ""
     exporter: ClassVar[str] = ""
     tells: ClassVar[str] = ""
     card: ClassVar[CardWords]
     proposal: ClassVar[Proposal | None] = None
+
+    def __post_init__(self) -> None:
+        if self.images and self.images not in self.readers:
+            known = ", ".join(self.readers) or "nothing"
+            raise BundleError(f"'images' is '{self.images}'; {type(self).__name__} reads {known}")
 
     def form(self, classes: Sequence[str] | None = None) -> ImageAlone:
         """How an entry of a datalist looks.
@@ -93,13 +101,13 @@ class Kind:
 
     @property
     def inspects(self) -> str:
-        """Class path of the inspection: its own, or that of its base.
+        """Class path of the inspection: that of its images, or of its base.
 
         Raises:
             BundleError: it has neither.
         """
-        if self.inspection:
-            return self.inspection
+        if self.readers:
+            return self.readers[self.images or next(iter(self.readers))]
         if self.base is None:
             name = type(self).__name__
             raise BundleError(f"the kind {name} opens images as another does; name it in an overlay, not for a bundle")

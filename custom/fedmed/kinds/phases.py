@@ -29,7 +29,7 @@ class Phases(Kind):
     )
     counted = ("n_", "frames_")
     settings = {"classes": "the names of the phases, as the sites' tables spell them, in the order of the outputs"}
-    inspection = "fedmed.checks.video_inspection.PhaseInspection"
+    readers = {"video": "fedmed.checks.video_inspection.PhaseInspection"}
     report = "fedmed.reports.phases_report.PhasesReport"
     exporter = "fedmed.export.exporter.ClassificationExporter"
     proposal: ClassVar[Proposal | None] = SCORES

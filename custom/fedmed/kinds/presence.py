@@ -27,7 +27,7 @@ class Presence(Kind):
     )
     counted = ("n_", "tp_", "fp_", "fn_")
     settings = {"classes": "the names of the labels, columns of the sites' tables, in the order of the outputs"}
-    inspection = "fedmed.checks.video_inspection.VideoInspection"
+    readers = {"video": "fedmed.checks.video_inspection.VideoInspection"}
     report = "fedmed.reports.presence_report.PresenceReport"
     exporter = "fedmed.export.exporter.ClassificationExporter"
     proposal = SEVERAL

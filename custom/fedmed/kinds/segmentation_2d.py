@@ -28,7 +28,7 @@ class Segmentation2D(Kind):
     )
     distances = ("hd95", "assd")
     settings = {"classes": "the names of what 1, 2, … stand for in masks, in the order of the outputs after the first"}
-    inspection = "fedmed.checks.video_inspection.MaskInspection"
+    readers = {"video": "fedmed.checks.video_inspection.MaskInspection"}
     report = "fedmed.reports.segmentation_2d_report.Segmentation2DReport"
     exporter = "fedmed.export.exporter.FrameMaskExporter"
     proposal = MASKS

@@ -17,7 +17,7 @@ class Segmentation3D(Kind):
     both_lists = True
     scores = (DICE, HD95)
     distances = (HD95.name,)
-    inspection = "fedmed.checks.ct_inspection.CTInspection"
+    readers = {"volume": "fedmed.checks.ct_inspection.CTInspection"}
     report = "fedmed.reports.segmentation_report.SegmentationReport"
     exporter = "fedmed.export.exporter.SegmentationExporter"
     proposal = MASKS
