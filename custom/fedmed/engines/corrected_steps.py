@@ -9,7 +9,7 @@ import torch
 from ignite.engine import Events
 from torch import Tensor, nn
 
-from fedmed.engines.gradient_correction import Correction, RoundStart
+from fedmed.engines.gradient_correction import Correction, RoundStart, StepBatch
 from fedmed.errors import BundleError, JobError, StateError
 
 log = logging.getLogger("fedmed.site")
@@ -63,6 +63,7 @@ class Corrections:
             )
         hooks: list[Any] = []
         prepare: Any = getattr(engine, "prepare_batch", None)
+        terms = [LossTerm(item, engine) for item in self.items if _overrides(item, "loss")]
 
         def begin() -> None:
             tensors = engine.network.state_dict()
@@ -72,6 +73,8 @@ class Corrections:
                 item.begin(RoundStart(copies, frozenset(shared), self._values_of(item), **facts, parameters=parameters))
             if changing := [item.change_images for item in self.items if _overrides(item, "change_images")]:
                 engine.prepare_batch = _changed(prepare, changing)
+            for term in terms:
+                term.begin()
             hooks.append(engine.optimizer.register_step_pre_hook(lambda *_: each("before_step")))
             hooks.append(engine.optimizer.register_step_post_hook(lambda *_: each("after_step")))
 
@@ -89,6 +92,8 @@ class Corrections:
             while hooks:
                 hooks.pop().remove()
             engine.prepare_batch = prepare
+            for term in reversed(terms):
+                term.end()
             self._each("end", engine.network)
 
         engine.add_event_handler(Events.STARTED, begin)
@@ -159,6 +164,93 @@ class Corrections:
             )
         for item, entry in zip(self.items, states, strict=True):
             item.load_state_dict(entry["state"])
+
+
+class LossTerm:
+    """Adds a correction's loss to that of an engine, in the graph of the engine's own forward pass.
+
+    What the network and its last layer got is noted in each pass in train mode. An engine's loss of labels is where the
+    term is added to a labelled batch; else to what it differentiates next.
+
+    Args:
+        item: with a :meth:`fedmed.engines.gradient_correction.Correction.loss` of its own.
+        engine: a trainer with ``network`` and, for batches without labels, ``backward``.
+
+    Raises:
+        JobError: the network has no such layer.
+    """
+
+    OF_LABELS = ("loss_function", "supervised_loss")
+
+    def __init__(self, item: Correction, engine: Any) -> None:
+        self.item, self.engine = item, engine
+        self._layer: nn.Module = _layer_of(engine.network, item.features_layer)
+        self._images: Tensor | None = None
+        self._features: Tensor | None = None
+        self._hooks: list[Any] = []
+        self._kept: dict[str, Any] = {}
+        self._asked = 0
+
+    def begin(self) -> None:
+        """From now on the term is added."""
+        self._asked = 0
+        self._hooks = [
+            self.engine.network.register_forward_pre_hook(self._note("_images")),
+            self._layer.register_forward_pre_hook(self._note("_features")),
+        ]
+        for name in self.OF_LABELS:
+            if (own := getattr(self.engine, name, None)) is not None:
+                self._put(name, lambda pred, labels, own=own: self._with(own(pred, labels), labels))
+        if (backward := getattr(self.engine, "backward", None)) is not None:
+            self._put("backward", lambda loss: backward(self._with(loss, None)))
+
+    def end(self) -> None:
+        """The engine is as it was.
+
+        Raises:
+            JobError: it never let the whole network see images, so the term was added to nothing.
+        """
+        for hook in self._hooks:
+            hook.remove()
+        for name, own in self._kept.items():
+            setattr(self.engine, name, own)
+        self._kept = {}
+        if not self._asked:
+            raise JobError(
+                f"{type(self.engine).__name__} trains parts of the network by themselves, so there are no features "
+                f"for the loss of {type(self.item).__name__}; use it with another method"
+            )
+
+    def _put(self, name: str, changed: Callable[..., Any]) -> None:
+        self._kept[name] = getattr(self.engine, name)
+        setattr(self.engine, name, changed)
+
+    def _note(self, name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
+            if torch.is_grad_enabled() and self.engine.network.training and given:
+                setattr(self, name, given[0])
+
+        return note
+
+    def _with(self, loss: Tensor, labels: Tensor | None) -> Tensor:
+        images, features = self._images, self._features
+        if images is None or features is None:  # a labelled batch's loss has it already
+            return loss
+        self._images = self._features = None
+        self._asked += 1
+        term = self.item.loss(images, features, StepBatch(labels))
+        return loss if term is None else loss + term
+
+
+def _layer_of(network: nn.Module, name: str) -> nn.Module:
+    if not name:
+        *_, last = (name for name, _ in network.named_parameters())
+        name = last.rpartition(".")[0]
+    try:
+        return network.get_submodule(name)
+    except AttributeError as error:
+        known = ", ".join(name for name, _ in network.named_children())
+        raise JobError(f"{type(network).__name__} has no layer '{name}' to take features of; it has {known}") from error
 
 
 class ScoredImages:

@@ -54,14 +54,34 @@ class RoundStart:
         return {name: self.received[name] for name in self.parameters if name in self.shared}
 
 
+@dataclass(frozen=True)
+class StepBatch:
+    """What a loss term knows of a training step's batch.
+
+    Attributes:
+        labels: what the site's labels say of the images, as the engine's own loss gets it; None = it learns of images
+            without labels.
+    """
+
+    labels: Tensor | None = None
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the batch has labels."""
+        return self.labels is not None
+
+
 class Correction:
-    """Does nothing; a method's correction overrides what it needs. Nothing is recorded for gradients.
+    """Does nothing; a method's correction overrides what it needs. Nothing but :meth:`loss` is recorded for gradients.
 
     Attributes:
         takes: names of the values beside the model that it uses.
+        features_layer: name of the network's module whose input are the features of :meth:`loss`; empty = the last
+            one that has parameters, such as a classifier.
     """
 
     takes: Collection[str] = ()
+    features_layer: str = ""
 
     @property
     def decision(self) -> str:
@@ -80,6 +100,18 @@ class Correction:
         They are augmented, lie on the engine's device, and are not normalised in bundles whose networks do that.
         """
         return images
+
+    def loss(self, images: Tensor, features: Tensor, batch: StepBatch) -> Tensor | None:
+        """Return a scalar that is added to the step's loss and differentiated with it; None adds nothing.
+
+        Gradients are recorded, and the engine's own forward pass is used: there is no second one.
+
+        Args:
+            images: (B, C, ...) as the network got them in that pass.
+            features: what :attr:`features_layer` got, (B, ...).
+            batch: whether these have labels.
+        """
+        return None
 
     def change_scored_images(self, images: Tensor) -> Tensor:
         """The same of images that a model is scored with, after :meth:`load_state_dict`."""
