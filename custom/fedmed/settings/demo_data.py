@@ -1,8 +1,8 @@
 """Synthetic hospitals, where the package that draws them is installed; a hospital need not have it."""
 
-import importlib
 from pathlib import Path
 
+from fedmed.class_paths import import_named
 from fedmed.errors import SiteConfigError
 from fedmed.files import fedmed_home
 
@@ -21,7 +21,7 @@ def demo_data(kind: str, site: str) -> Path:
         DataError: there is no such hospital, or it cannot be written.
     """
     try:
-        package = importlib.import_module(PACKAGE)
+        demo_site = import_named(f"{PACKAGE}.demo_site")
     except ModuleNotFoundError as error:
         if error.name != PACKAGE:
             raise
@@ -30,5 +30,5 @@ def demo_data(kind: str, site: str) -> Path:
             f"installed here; install it from a checkout of FedMed (pip install ./custom/{PACKAGE}), or write "
             "'data_root' in place of 'demo'"
         ) from None
-    made: Path = package.demo_site(kind, site, fedmed_home())
+    made: Path = demo_site(kind, site, fedmed_home())
     return made
