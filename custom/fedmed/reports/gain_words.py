@@ -174,6 +174,8 @@ def _split(row: Sequence[Gain], run: Run) -> str:
 
 def _brought(gain: Gain, adds: str) -> str:
     """``+0.130 by adaptation (95 % interval +0.101 to +0.158 over 20 cases)``, and what follows from it."""
+    if gain.low == gain.high == 0:  # a site that decided not to adapt, say
+        return f"nothing {adds} (the same scores of {gain.cases})"
     few = f"; {count(gain.n_patients, 'patient')} cannot tell"
     if gain.cannot_tell:
         few += f"; about {gain.needed:,} would" + ("" if gain.sought > LEAST_SOUGHT else f" show {LEAST_SOUGHT:g}")
