@@ -8,13 +8,11 @@ import sys
 import sysconfig
 from pathlib import Path
 
-import numpy as np
 import pytest
-import yaml
 
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
-from tests.kinds.test_volume_classes import phantom
+from tests.kinds.volume_hospital import hospital
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SITES = ("north", "south")
@@ -45,22 +43,6 @@ def installed(tmp_path_factory):
     (wheel,) = (source / "made").glob("fedmed-*.whl")
     subprocess.run([*pip, "install", "--no-deps", "--target", out, wheel], check=True)
     return out
-
-
-def hospital(folder, seed):
-    """A site's YAML, whose images lie beside it."""
-    rng, lists = np.random.default_rng(seed), {}
-    (folder / "images").mkdir(parents=True)
-    for key in ("training", "validation", "testing"):
-        for place in range(4):
-            name = f"images/{key}_{place}.nii.gz"
-            phantom(folder / name, place % 2, rng)
-            lists.setdefault(key, []).append({"image": name, "label": ("clear", "nodule")[place % 2]})
-    (folder / "datalist.json").write_text(json.dumps(lists))
-    values = {"site": folder.name, "data_root": str(folder), "device": "cpu", "threads": 1, "privacy": {"min_cases": 1}}
-    path = folder.with_suffix(".yaml")
-    path.write_text(yaml.safe_dump({**values, "cache_dir": str(folder / "cache")}))
-    return path
 
 
 def test_the_wheel_alone_trains_a_round(installed, tmp_path, monkeypatch):

@@ -4,10 +4,7 @@ import csv
 import json
 from pathlib import Path
 
-import nibabel as nib
-import numpy as np
 import pytest
-import yaml
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.checks.site_check import Options, check_site
@@ -20,40 +17,16 @@ from fedmed.reports.classification_report import read_classified
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.settings.site import load_file
+from tests.kinds.volume_hospital import COUNTS, hospital
 
 HERE = Path(__file__).parent
 BUNDLE, SITES = "volumes_bundle", ("north", "south")
-COUNTS = {"training": 6, "validation": 4, "testing": 4}
-
-
-def phantom(path, ill, rng):
-    """A chest in HU, 3 x 3 x 5 mm, with or without a nodule."""
-    places = np.stack(np.meshgrid(*(np.linspace(-1, 1, n) for n in (40, 36, 24)), indexing="ij"))
-    body = (places[:2] ** 2).sum(0) < 0.8
-    lung = ((np.abs(places[0]) - 0.4) / 0.3) ** 2 + (places[1] / 0.6) ** 2 < 1
-    image = np.where(lung, -850, np.where(body, 40, -1000)) + rng.normal(0, 15, body.shape)
-    if ill:
-        image[((places - np.array([0.4, 0.1, 0]).reshape(3, 1, 1, 1)) ** 2).sum(0) < 0.03] = 30
-    nib.save(nib.Nifti1Image(image.astype(np.int16), np.diag([3.0, 3.0, 5.0, 1])), path)
 
 
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory):
-    root, found = tmp_path_factory.mktemp("hospitals"), {}
-    for number, site in enumerate(SITES):
-        rng, lists = np.random.default_rng(number), {}
-        (root / site / "images").mkdir(parents=True)
-        for key, count in COUNTS.items():
-            for place in range(count):
-                name = f"images/{key}_{place}.nii.gz"
-                phantom(root / site / name, place % 2, rng)
-                entry = {"image": name, "label": ("clear", "nodule")[place % 2], "patient": f"{key}{place}"}
-                lists.setdefault(key, []).append(entry)
-        (root / site / "datalist.json").write_text(json.dumps(lists))
-        values = {"site": site, "data_root": str(root / site), "device": "cpu", "threads": 1}
-        values |= {"cache_dir": str(root / f"cache_{site}"), "privacy": {"min_cases": 1}}
-        (root / f"{site}.yaml").write_text(yaml.safe_dump(values))
-        found[site] = load_file(root / f"{site}.yaml")
+    root = tmp_path_factory.mktemp("hospitals")
+    found = {site: load_file(hospital(root / site, number)) for number, site in enumerate(SITES)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDMED_BUNDLES", str(HERE))
         yield found

@@ -160,9 +160,7 @@ def test_every_hospital_is_once_the_one_with_labels_and_all_are_tested(data):
 def test_a_table_from_end_to_end(data, monkeypatch, load_script, capsys):
     """Two hospitals in turn, two arms, two seeds of two steps."""
     monkeypatch.setattr(work_queue, "in_processes", lambda items, jobs, do, dask: ((one, do(one)) for one in items))
-    table = yaml.safe_load(
-        (Path(__file__).resolve().parents[2] / "research/experiments" / "agreement_xray.yaml").read_text()
-    )
+    table = yaml.safe_load((CHECKOUT / "research/experiments/agreement_xray.yaml").read_text())
     (data / "t.yaml").write_text(yaml.safe_dump(table, sort_keys=False))
     wanted = ["--arms", "left out", "agreement", "--seeds", "10", "11", "--out", str(data / "out")]
     command = [str(data / "t.yaml"), "--data", str(data / "two.yaml"), *wanted]

@@ -9,11 +9,10 @@ from torch import Tensor
 
 from fedmed.adapting.folder_images import FolderImages
 from fedmed.data.spread import spread
-from fedmed.engines.called_classes import Called, called, classes_called, entropy
+from fedmed.engines.called_classes import TOLERANCE, Called, called, classes_called, entropy
 from fedmed.engines.corrections.statistics import of_one_shape
 
 MOST = {0: 500, 2: 60, 3: 8}  # images that are looked at, by the axes of what is said of one: classes, masks, volumes
-TOLERANCE = 1e-3  # of a sum of probabilities
 
 
 @dataclass(frozen=True)

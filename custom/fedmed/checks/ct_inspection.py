@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from fedmed.checks.bins import Fact
-from fedmed.checks.class_labels import judge_classes, picture_table
 from fedmed.checks.entries import Cases, Entry, voxels
-from fedmed.checks.inspection import Inspection, with_lists
+from fedmed.checks.inspection import ClassInspection, Inspection, with_lists
 from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.prepare.case import Case, Source
 from fedmed.data.prepare.ct_inspect import inspect_all
@@ -71,8 +70,7 @@ class CTInspection(Inspection):
 
     def judge_images(self, cases: Cases, size: int | None) -> Iterator[SiteFinding]:
         """Faults and notes of a preparation, and training masks that are all empty, where training stops."""
-        for entry, case in cases.items():
-            yield from _of_case(entry, case)
+        yield from _of_cases(cases)
         volumes = [case.mask_ml for entry, case in cases.items() if entry.list == "training" and case.usable]
         if volumes and not any(volumes):
             text = f"none of {len(volumes)} usable training masks has a foreground voxel; correct the masks"
@@ -93,23 +91,14 @@ class CTInspection(Inspection):
         return sum(voxels(entry, cases) * (5 if entry.mask else 4) for entry in used)
 
 
-class ClassifiedCTInspection(CTInspection):
+class ClassifiedCTInspection(ClassInspection, CTInspection):
     """Volumes in Hounsfield units whose labels are classes."""
 
     facts = CTInspection.facts[:-1]
 
     def judge_images(self, cases: Cases, size: int | None) -> Iterator[SiteFinding]:
         """Faults and notes of a preparation."""
-        for entry, case in cases.items():
-            yield from _of_case(entry, case)
-
-    def judge_labels(
-        self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
-    ) -> Iterator[SiteFinding]:
-        return judge_classes(entries, classes, role, chooses)
-
-    def rows(self, entries: Sequence[Entry], cases: Sequence[Case]) -> list[tuple[str, ...]]:
-        return picture_table(entries, cases)
+        return _of_cases(cases)
 
 
 def _odd_size(case: Case) -> list[str]:
@@ -117,6 +106,11 @@ def _odd_size(case: Case) -> list[str]:
     if not case.spacing or low <= min(case.spacing) <= max(case.spacing) <= high:
         return []
     return [f"voxels of {'×'.join(f'{size:g}' for size in case.spacing)} mm, which no scanner makes"]
+
+
+def _of_cases(cases: Cases) -> Iterator[SiteFinding]:
+    for entry, case in cases.items():
+        yield from _of_case(entry, case)
 
 
 def _of_case(entry: Entry, case: Case) -> Iterator[SiteFinding]:

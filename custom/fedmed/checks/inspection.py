@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from fedmed.checks.bins import Bins, Fact, summarise
+from fedmed.checks.class_labels import judge_classes, picture_table
 from fedmed.checks.entries import Cases, Entry
 from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.datalist import HELD_OUT
@@ -113,6 +114,18 @@ class Inspection(ABC):
             entries, cases: what is listed, and what was inspected of it.
             sample, mean: those that were prepared to measure them, and their mean size, None if there are none.
         """
+
+
+class ClassInspection(Inspection):
+    """Base of what opens images whose labels are classes."""
+
+    def judge_labels(
+        self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
+    ) -> Iterator[SiteFinding]:
+        return judge_classes(entries, classes, role, chooses)
+
+    def rows(self, entries: Sequence[Entry], cases: Sequence[Case]) -> list[tuple[str, ...]]:
+        return picture_table(entries, cases)
 
 
 def with_lists(cases: dict[Entry, Case]) -> dict[Entry, Case]:

@@ -13,9 +13,8 @@ import numpy as np
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import parsed
 from fedmed.checks.bins import Bins
-from fedmed.checks.class_labels import judge_classes, picture_table
 from fedmed.checks.entries import Cases, Entry
-from fedmed.checks.inspection import Inspection, with_lists
+from fedmed.checks.inspection import ClassInspection, with_lists
 from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.image_size import file_fault
 from fedmed.data.prepare.case import Case, content_hash
@@ -46,7 +45,7 @@ class InspectedRadiograph(Case):
     view: str = ""
 
 
-class RadiographInspection(Inspection):
+class RadiographInspection(ClassInspection):
     """Pictures, opened by the reader of the bundle that will train on them."""
 
     noun = "image"
@@ -93,14 +92,6 @@ class RadiographInspection(Inspection):
         if small := [case for case in usable if size is not None and max(case.shape) < size]:
             text = f"{len(small)} images are smaller than the network's input of {size} pixels, the first is "
             yield data_finding("small_picture", f"{text}{small[0].case}; export them in full size if there is more")
-
-    def judge_labels(
-        self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
-    ) -> Iterator[SiteFinding]:
-        return judge_classes(entries, classes, role, chooses)
-
-    def rows(self, entries: Sequence[Entry], cases: Sequence[Case]) -> list[tuple[str, ...]]:
-        return picture_table(entries, cases)
 
     def bins(self, cases: Sequence[Case]) -> list[Bins]:
         """Size, brightness and format over the usable images."""

@@ -72,21 +72,22 @@ class OwnStatistics(Correction):
             )
         looked_at: list[Tensor] = []
         device = next(network.parameters()).device
-        batches = (change_images(torch.stack(some).to(device)) for some in of_one_shape(self._images(looked_at)))
+        images = self._noting(looked_at) if self.judged else self.own.spread()
+        batches = (change_images(torch.stack(some).to(device)) for some in of_one_shape(images))
         statistics = own_statistics(network, infer, batches)
         away = mean_distance(statistics)
         if away <= self.dead_zone:
             self._decision = f"the model keeps its statistics, from which features lie {away:.2g} deviations"
         else:
-            kept = [change_images(torch.stack(some).to(device)) for some in of_one_shape(looked_at)]
-            against = self._adapted(network, infer, statistics, kept if self.judged else [])
+            shown = [change_images(torch.stack(some).to(device)) for some in of_one_shape(looked_at)]
+            against = self._adapted(network, infer, statistics, count, shown)
             lie = f"features lie {away:.2g} deviations from the model's"
             self._decision = f"the site's own statistics: {lie}"
             if against:
                 self._decision = f"not the site's own statistics: {lie}, but {against}"
         log.info("%s", self._decision)
 
-    def _images(self, looked_at: list[Tensor]) -> Iterator[Tensor]:
+    def _noting(self, looked_at: list[Tensor]) -> Iterator[Tensor]:
         """The site's images; some of them, evenly spread, are noted."""
         chosen = set[int]()
         for number, image in enumerate(self.own.spread()):
@@ -96,14 +97,18 @@ class OwnStatistics(Correction):
             yield image
 
     def _adapted(
-        self, network: nn.Module, infer: Infer, statistics: dict[str, LayerStatistics], looked_at: list[Tensor]
+        self,
+        network: nn.Module,
+        infer: Infer,
+        statistics: dict[str, LayerStatistics],
+        count: int,
+        shown: list[Tensor],
     ) -> str:
-        """Adapt the network, unless what it then calls speaks against it, which is returned."""
-        count = min(len(self.own.images), MOST)
+        """Adapt the network, unless what it then calls of some batches speaks against it, which is returned."""
         with for_inference(network):
-            before = called_by(network, infer, looked_at) if looked_at else None
+            before = called_by(network, infer, shown) if shown else None
             adapt(network, statistics, count, self.prior)
-            after = called_by(network, infer, looked_at) if before else None
+            after = called_by(network, infer, shown) if before else None
         against = objection(before, after) if before and after else ""
         if against:
             restore(network, statistics)
