@@ -143,10 +143,16 @@ class Provisioned:
     def finish(self, job_id: str, timeout: float = 1800) -> dict:
         """Wait for the end of a job and return its description."""
         session, deadline = self.session("lead"), time.monotonic() + timeout
-        while not (meta := session.get_job_meta(job_id))["status"].startswith("FINISHED"):
+        while not self._is_whole(meta := session.get_job_meta(job_id)):
             assert time.monotonic() < deadline, f"{meta}\n{self.said('server', *self.sites)}"
             time.sleep(0.3)
         return meta
+
+    @staticmethod
+    def _is_whole(meta: dict) -> bool:
+        """Whether a job has ended; of one that could not run, NVFlare writes down who refused it only after that."""
+        status = meta["status"]
+        return status.startswith("FINISHED") and (status != "FINISHED:FAILED_TO_RUN" or "job_deploy_detail" in meta)
 
     def download(self, job_id: str, person: str = "lead") -> Path:
         """Download a job's result and return its folder."""
