@@ -23,13 +23,13 @@ from torch import Tensor, nn
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.data.video.clip_loader import unit_float
-from fedmed.engines.corrections.amplitude import OTHERS, MixedAmplitudes, OwnAmplitudes
-from fedmed.engines.corrections.control import CONTROL, ControlVariate
-from fedmed.engines.corrections.dynamic import DynamicTerm
-from fedmed.engines.corrections.proximal import ProximalTerm
-from fedmed.engines.frame_batches import FrameBatches
-from fedmed.engines.gradient_correction import Correction, RoundStart
-from fedmed.engines.supervised import SupervisedEngine
+from fedmed.systems.algorithms.feddg import OTHERS, MixedAmplitudes, OwnAmplitudes
+from fedmed.systems.algorithms.feddyn import DynamicTerm
+from fedmed.systems.algorithms.fedprox import ProximalTerm
+from fedmed.systems.algorithms.scaffold import CONTROL, ControlVariate
+from fedmed.training.corrections.correction import Correction, RoundStart
+from fedmed.training.frame_batches import FrameBatches
+from fedmed.training.trainer import SupervisedEngine
 
 SIZE, SITES, BANK = (135, 240), 5, 100  # height and width; sites, and images of each in the bank
 

@@ -40,10 +40,10 @@ from fedmed.data.augment.clip_views import ClipViews
 from fedmed.data.video.clip_plan import ClipRule
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.masked_videos import MaskedVideos, masked_clip_loader
-from fedmed.engines.frame_batches import StackedFrames
-from fedmed.engines.mask_scores import class_scores
-from fedmed.engines.supervised import SupervisedEngine
 from fedmed.losses.cross_entropy_dice import CrossEntropyDice
+from fedmed.training.frame_batches import StackedFrames
+from fedmed.training.mask_scores import class_scores
+from fedmed.training.trainer import SupervisedEngine
 
 BUNDLE = Path(__file__).resolve().parents[1] / "bundles" / "instrument_segmentation"
 sys.path.append(str(BUNDLE))

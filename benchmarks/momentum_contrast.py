@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import parsed, seed_everything
-from fedmed.engines.feature_metadata import FeatureMetadata
+from fedmed.systems.fedmoco.metadata import FeatureMetadata
 
 OTHERS = 2  # sites whose statistics the engine draws from
 WARM_UP = 2  # blocks that are not counted

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What does the server's training cost beside a plain loop over the same steps?
 
-Runs both phases of fedmed.engines.representation_training and, written out, the forward passes, losses and Adam steps
+Runs both phases of fedmed.systems.fedst.server and, written out, the forward passes, losses and Adam steps
 that they consist of, in turns, on a small encoder and decoder:
 
     benchmarks/server_training.py --side 64 --steps 20
@@ -19,10 +19,10 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from fedmed.engines.handlers import AbortHandler
-from fedmed.engines.representation_training import RepresentationTraining
-from fedmed.engines.trainer import plain_batch
 from fedmed.federation.engine_runs import run_trainer
+from fedmed.systems.fedst.server import RepresentationTraining
+from fedmed.training.handlers import AbortHandler
+from fedmed.training.trainer import plain_batch
 
 
 class Net(nn.Module):

@@ -31,7 +31,7 @@ def run(folder: Path, rounds: int, threads: int) -> list[dict]:
         (configs / f"{site}.yaml").write_text(yaml.safe_dump({"demo": "chest_ct_tiny", "device": "cpu", "threads": 1}))
     overrides = {role: SMALL for role in ("supervised", "unsupervised")}
     study = {"name": "overhead", "bundle": "covid_ct_segmentation", "overlays": ["demo"], "overrides": overrides}
-    study |= {"method": {"path": "fedmed.methods.consistency.Consistency"}, "sites": SITES}
+    study |= {"method": {"path": "fedmed.systems.covid_fssl.method.Consistency"}, "sites": SITES}
     job = write_job(Job.of({**study, "rounds": rounds, "steps": 2}), folder / "job", replace=True)
     workspace = folder / f"threads_{threads}"
     command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(workspace)]

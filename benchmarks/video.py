@@ -38,12 +38,10 @@ from fedmed.data.video.clip_plan import ClipRule
 from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.source import THREADS
-from fedmed.engines.cycle import CycleEngine
-from fedmed.engines.frame_batches import ClipBatches, FrameBatches
-from fedmed.engines.guided import GuidedEngine
 from fedmed.files import CHECKOUT
-from fedmed.losses.cycle_consistency import CycleConsistencyLoss
-from fedmed.losses.nt_xent import nt_xent
+from fedmed.systems.fedcy.engine import CycleEngine, GuidedEngine
+from fedmed.systems.fedcy.loss import CycleConsistencyLoss, nt_xent
+from fedmed.training.frame_batches import ClipBatches, FrameBatches
 
 BUNDLE = CHECKOUT / "bundles" / "surgical_phase_classification"
 

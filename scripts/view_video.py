@@ -101,8 +101,8 @@ def find_predictions(run: Path, site: str, key: str, place: int, video: Path) ->
         JobError: no test of videos is there, or none of this one.
     """
     from fedmed.data.datalist import case_names
-    from fedmed.engines.video_recorder import frames_file
     from fedmed.reports.run import JOB_FOLDER
+    from fedmed.training.video_recorder import frames_file
 
     places = [where / "evaluation" for where in (run / site / JOB_FOLDER, run / JOB_FOLDER, run / "fedmed", run)]
     folder = next((one for one in places if (one / "frames").is_dir()), None)

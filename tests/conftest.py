@@ -35,7 +35,7 @@ def job_of(**values):
     from fedmed.jobs.job import Job
     from fedmed.settings.server import load_server
 
-    method = {"path": "fedmed.methods.consistency.Consistency"}
+    method = {"path": "fedmed.systems.covid_fssl.method.Consistency"}
     allowed = load_server().allowed_classes
     return Job.of({"bundle": "covid_ct_segmentation", "method": method, **values}, allowed)
 
@@ -223,7 +223,7 @@ def tiny_phases():
 @pytest.fixture(scope="session")
 def write_tiny_phases_job(write_tiny_job, tiny_phases):
     """Return a function as ``write_tiny_job``, for phases in videos at four hospitals of which one has labels."""
-    method = {"path": "fedmed.methods.fedcy.FedCy"}
+    method = {"path": "fedmed.systems.fedcy.method.FedCy"}
     spec = {"bundle": "surgical_phase_classification", "method": method, "sites": PHASE_SITES, "overrides": tiny_phases}
     return lambda folder, name="phases", **changes: write_tiny_job(folder, name, **{**spec, **changes})
 

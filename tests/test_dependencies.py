@@ -1,4 +1,4 @@
-"""Dependencies point one way: flare → federation → recovery, privacy → jobs → kinds → bundles → aggregation → data."""
+"""Dependencies point one way: flare → federation → jobs → systems → training → data; no two systems meet."""
 
 import ast
 from pathlib import Path
@@ -8,22 +8,23 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "custom" / "fedmed"
 # Single modules that everything may use.
 BASE = {"errors", "files", "durable_files", "seeds", "class_paths", "in_range", "light_imports", "shared_cores"}
-BASE |= {"plain_text", "log_records", "yaml_limits", "worker_processes", "site_names", "interrupts"}
-LEAVES = {"losses", "networks", "data"}
-WORK = {"engines", "aggregation", "bundles"}
+BASE |= {"plain_text", "log_records", "yaml_limits", "worker_processes", "site_names", "interrupts", "moved_classes"}
+LEAVES = {"losses", "data"}
+WORK = {"training", "aggregation", "bundles"}
 DESCRIBED = LEAVES | WORK | {"settings", "messages", "methods", "kinds", "jobs"}  # what a run is, before it runs
 SHOWN = {"reports"}  # for those that write pages; a kind of task names its report by path
 MAY_IMPORT = {
     **dict.fromkeys(LEAVES | BASE, set()),
-    "engines": LEAVES,
+    "training": LEAVES,
     "aggregation": LEAVES,
     "bundles": LEAVES | {"aggregation", "messages"},
     # A run's method says what is shown of it; resamples of a site's cases are scored as the site scores them.
-    "reports": LEAVES | {"engines", "bundles", "kinds", "methods", "settings"},
+    "reports": LEAVES | {"training", "bundles", "kinds", "methods", "settings"},
     "messages": {"aggregation"},
     "settings": {"data"},
     "kinds": {"data", "bundles"},
-    "methods": LEAVES | {"engines", "aggregation", "messages", "bundles", "settings"},
+    "methods": LEAVES | {"training", "aggregation", "messages", "bundles", "settings"},
+    "systems": LEAVES | WORK | SHOWN | {"messages", "methods", "settings"},  # named by class path alone
     "jobs": {"data", "aggregation", "bundles", "kinds", "methods", "settings"},
     "privacy": DESCRIBED | SHOWN,  # the ledger's page
     "recovery": DESCRIBED | {"privacy"},
@@ -46,36 +47,48 @@ IO_MODULES = {
 IO_CALLS = {"open", "torch.save", "torch.load", "np.save", "np.load", "numpy.save", "numpy.load"}
 
 
-def imported(tree: ast.AST, path: Path) -> set[str]:
-    """Every module named by an import anywhere in the file, inside functions and by importlib too."""
-    names: set[str] = set()
+def imported(tree: ast.AST, path: Path) -> dict[str, int]:
+    """Every module named by an import anywhere in the file, inside functions and by importlib too -> line."""
+    found: dict[str, int] = {}
     for node in ast.walk(tree):
+        names: list[str] = []
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: write imports in full, not relative ones"
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
-            names |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
-    return names
+            names = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+        found |= {name: node.lineno for name in names}
+    return found
+
+
+def system_of(parts: list[str]) -> str:
+    """Of a path below ``systems``: the folder; an algorithm's or adaptation's file."""
+    return "/".join(parts[:2]) if parts[0] in ("algorithms", "adaptations") else parts[0]
 
 
 def violations(path: Path, package: str, source: str) -> list[str]:
     tree = ast.parse(source, str(path))
+    pure = package in PURE or (package == "systems" and path.name == "loss.py")
     found = []
-    for name in sorted(imported(tree, path)):
+    for name, line in sorted(imported(tree, path).items()):
         top, _, rest = name.partition(".")
         part = rest.partition(".")[0]
         if top == "fedmed" and part in MAY_IMPORT and part not in MAY_IMPORT[package] | BASE | {package}:
-            found.append(f"{path}: {package} may not import fedmed.{part}")
+            found.append(f"{path}:{line}: {package} may not import fedmed.{part}")
+        if package == part == "systems":
+            own, other = path.with_suffix("").as_posix().rpartition("systems/")[2], rest.split(".")[1:]
+            if system_of(own.split("/")) != system_of(other):
+                found.append(f"{path}:{line}: one system may not import another: {name}; what both use goes down")
         if top in APART:
-            found.append(f"{path}: fedmed does without {top}, which a hospital need not install")
+            found.append(f"{path}:{line}: fedmed does without {top}, which a hospital need not install")
         if top == "nvflare" and package not in NVFLARE:
-            found.append(f"{path}: only {' and '.join(sorted(NVFLARE))} may import nvflare")
-        if package in PURE and top in IO_MODULES:
-            found.append(f"{path}: {package} does no input or output, but imports {top}")
+            found.append(f"{path}:{line}: only {' and '.join(sorted(NVFLARE))} may import nvflare")
+        if pure and top in IO_MODULES:
+            found.append(f"{path}:{line}: {package} does no input or output, but imports {top}")
     calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    if package in PURE and (used := calls & IO_CALLS):
+    if pure and (used := calls & IO_CALLS):
         found.append(f"{path}: {package} does no input or output, but calls {', '.join(sorted(used))}")
     return found
 
@@ -100,8 +113,8 @@ def test_dependencies_point_one_way():
     ("package", "source"),
     [
         ("aggregation", "from fedmed.messages.task import Update"),
-        ("losses", "def f():\n    from fedmed import engines"),
-        ("bundles", "import importlib\nimportlib.import_module('fedmed.engines')"),
+        ("losses", "def f():\n    from fedmed import training"),
+        ("bundles", "import importlib\nimportlib.import_module('fedmed.training')"),
         ("reports", "import fedmed.flare.executors"),
         ("kinds", "from fedmed.reports.segmentation_report import SegmentationReport"),
         ("data", "from fedmed.kinds.encoder import Encoder"),
@@ -113,7 +126,20 @@ def test_dependencies_point_one_way():
         ("settings", "def f():\n    from fedmed_demo import demo_site"),
         ("losses", "from pathlib import Path"),
         ("aggregation", "torch.save({}, 'model.pt')"),
+        ("methods", "from fedmed.systems.fedcy.method import FedCy"),
     ],
 )
 def test_a_wrong_import_is_found(package, source):
     assert violations(Path("x.py"), package, source)
+
+
+@pytest.mark.parametrize("of", ["fedcy.method", "algorithms.fedprox", "algorithms.scaffold"])
+def test_a_system_that_imports_another_is_told_with_its_line(of):
+    for path in (PACKAGE / "systems/fedst/method.py", PACKAGE / "systems/algorithms/fedbn.py"):
+        (found,) = violations(path, "systems", f"import torch\n\nfrom fedmed.systems.{of} import Other\n")
+        assert found.startswith(f"{path}:3: one system may not import another: fedmed.systems.{of}.Other")
+
+
+def test_files_of_a_system_may_import_one_another():
+    source = "from fedmed.systems.fedst.separation import x\nfrom fedmed.training.trainer import plain\n"
+    assert not violations(PACKAGE / "systems/fedst/server.py", "systems", source)

@@ -191,7 +191,9 @@ def test_jobs_hold_plain_values_and_name_classes_of_fedmed_and_nvflare_alone():
         assert not [text for text in texts(config) if text.lstrip().startswith(("$", "@", "%"))], path
         study = path.name == "study.yaml"  # it names its method, and may name a rule
         named = re.findall(r'"(?:path|class_path)": "([^"]+)"', json.dumps(config))
-        rooms = ("fedmed.methods.", "fedmed.aggregation.") if study else ("fedmed.flare.", "nvflare.")
+        rooms = (
+            ("fedmed.methods.", "fedmed.systems.", "fedmed.aggregation.") if study else ("fedmed.flare.", "nvflare.")
+        )
         assert named and all(name.startswith(rooms) for name in named), f"{path}: {named}"
     assert not list((CHECKOUT / "jobs").rglob("*.py"))
 
@@ -269,7 +271,7 @@ def test_nothing_that_the_repository_holds_is_ignored():
 
 
 def test_no_bundle_lets_a_job_set_where_things_lie_or_what_runs():
-    shared = configs("custom/fedmed/overlays/*.yaml")
+    shared = configs("custom/fedmed/overlays/*.yaml") | configs("custom/fedmed/systems/*/*.yaml")
     overlays = [Path(path).stem for path in shared]
     for path in sorted(CHECKOUT.glob("bundles/*/configs/federation.yaml")):
         bundle = Bundle(path.parents[1].name, overlays)

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from fedmed.data.prepare.console import print_table
 from fedmed.data.prepare.report import Prepared, page, table
-from fedmed.engines.evaluation_files import write_table
 from fedmed.errors import FedMedError
 from fedmed.reports import plots
 from fedmed.reports.failure import last_error
@@ -19,6 +18,7 @@ from fedmed.reports.live_state import LiveState
 from fedmed.reports.run_files import read_lines, read_record, read_table
 from fedmed.reports.sheet import Sheet, SheetTable, show
 from fedmed.reports.site_rows import screen_table
+from fedmed.training.evaluation_files import write_table
 from research.runner.words_of_tables import csv_bytes
 
 EVIL = "a\x1b[2J\n\u202e[red]b[/red]"

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from fedmed.errors import FedMedError, JobError
+from fedmed.moved_classes import hint
 
 T = TypeVar("T")
 _PATH = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
@@ -26,6 +27,8 @@ def check_path(path: Any, rooms: Collection[str], allowed: Collection[str] = ())
     """
     if not isinstance(path, str) or not _PATH.fullmatch(path):
         raise JobError(f"{_short(path)} is not a class path, such as fedmed.aggregation.weighted_mean.WeightedMean")
+    if moved := hint(path):
+        raise JobError(moved)
     if not any(path.startswith(f"{room}.") for room in rooms) and path not in allowed:
         raise JobError(
             f"a job may not name the class {_short(path)}: it is not below {' or '.join(rooms)}; where it is meant, "
@@ -85,15 +88,21 @@ def import_named(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+def files_below(package: str) -> list[str]:
+    """Names of the files, and folders, of a package of FedMed's; none of them is imported."""
+    return [module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__)]
+
+
+def classes_in(module: str, base: type[T]) -> list[type[T]]:
+    """The classes derived from ``base`` that a module of FedMed's defines."""
+    things = vars(importlib.import_module(module)).values()
+    kinds = [thing for thing in things if isinstance(thing, type) and thing.__module__ == module]
+    return [kind for kind in kinds if issubclass(kind, base) and kind is not base]
+
+
 def classes_below(package: str, base: type[T]) -> dict[str, type[T]]:
     """Name of each file of a package of FedMed's -> the class derived from ``base`` that it defines."""
-    found = {}
-    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        name = f"{package}.{module.name}"
-        for thing in vars(importlib.import_module(name)).values():
-            if isinstance(thing, type) and issubclass(thing, base) and thing.__module__ == name and thing is not base:
-                found[module.name] = thing
-    return found
+    return {name: kind for name in files_below(package) for kind in classes_in(f"{package}.{name}", base)}
 
 
 def class_path(thing: object) -> str:

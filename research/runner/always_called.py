@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedmed.engines.metrics import f1_scores
+from fedmed.training.metrics import f1_scores
 from research.runner.label_scores import LabelScores
 from research.runner.score_kinds import Floats
 

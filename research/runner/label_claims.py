@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from fedmed.engines.jackknife import estimate
+from fedmed.training.jackknife import estimate
 from research.runner.label_scores import VIEWS, LabelScores
 from research.runner.paired_statistics import DECIMALS, mann_whitney_less
 from research.runner.table_claim import P_COLUMN, ArmPair, BetterClaim, ClaimFinding, Evidence, signs

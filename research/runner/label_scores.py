@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fedmed.engines.jackknife import leave_one_out
-from fedmed.engines.label_counts import COUNTED, LabelCounts
-from fedmed.engines.metrics import f1_scores
 from fedmed.errors import DataError
+from fedmed.training.jackknife import leave_one_out
+from fedmed.training.label_counts import COUNTED, LabelCounts
+from fedmed.training.metrics import f1_scores
 from research.runner.score_kinds import Floats
 from research.runner.score_table import ROUNDS, SENT, part_of, patients_of, selected, without
 

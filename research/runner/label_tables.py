@@ -6,10 +6,10 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from fedmed.engines.label_counts import LabelCounts
 from fedmed.errors import JobError
 from fedmed.reports.plots import png, style
 from fedmed.reports.words import NOTHING
+from fedmed.training.label_counts import LabelCounts
 from research.runner.always_called import always_called
 from research.runner.label_figures import mean_known, score_matrix
 from research.runner.label_scores import ALTRUISTIC, LabelScores

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from fedmed.engines.jackknife import estimate
 from fedmed.errors import DataError
+from fedmed.training.jackknife import estimate
 from research.runner.experiment_data import Names, Shares
 from research.runner.paired_statistics import DECIMALS
 from research.runner.patient_scores import PatientScores, Setting

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedmed.engines.jackknife import estimate, leave_one_out
 from fedmed.errors import DataError
+from fedmed.training.jackknife import estimate, leave_one_out
 from research.runner.score_kinds import Floats, ScoreKind
 from research.runner.score_table import ROUNDS
 

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fedmed.engines.auroc import class_aurocs, macro_mean
 from fedmed.errors import DataError
 from fedmed.settings.yaml_model import YamlModel
+from fedmed.training.auroc import class_aurocs, macro_mean
 
 Floats = NDArray[np.float64]
 PREFIX = "p_"  # of a class's metric in the score table

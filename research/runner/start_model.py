@@ -12,8 +12,8 @@ from torch import Tensor
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import StateError
 from fedmed.jobs.study import Study
-from fedmed.networks.decomposed import PARTS
 from fedmed.recovery.model_store import MODELS
+from fedmed.systems.fixmatch.fedmatch import PARTS
 from research.runner.job_scores import RUN
 
 KEPT = re.compile(r"\.running_var$")  # a variance of 0 would make numbers without end
@@ -65,7 +65,7 @@ def _prepared(path: Path, folder: Path, patterns: list[str], blank: bool) -> Pat
 
 
 def whole(model: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of a model; of one whose weights have two parts (:mod:`fedmed.networks.decomposed`), their sums.
+    """Tensors of a model; of one whose weights have two parts (:mod:`fedmed.systems.fixmatch.fedmatch`), their sums.
 
     Entries of the second part that are so small that they count as 0 there are added here: 1e-5 at the most.
     """

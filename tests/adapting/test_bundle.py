@@ -14,9 +14,9 @@ from fedmed.bundles.infer import run_inference
 from fedmed.data.augment.colours import COLOURS, colours
 from fedmed.data.augment.intensities import INTENSITIES
 from fedmed.data.augment.references import mean_values
-from fedmed.engines.corrections.own_images import OwnImages
-from fedmed.engines.corrections.statistics import OwnStatistics
 from fedmed.errors import BundleError, DataError, ExportError
+from fedmed.training.corrections.own_images import OwnImages
+from fedmed.training.corrections.statistics import OwnStatistics
 
 PHASES = "surgical_phase_classification"
 DARK = torch.nn.functional.one_hot(torch.full((50,), 12), 100).float().mean(0)  # a hospital of dark images

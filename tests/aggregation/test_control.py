@@ -6,15 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from fedmed.aggregation.control import CONTROL, DIFFERENCE, ControlledMean
 from fedmed.aggregation.rule import RoundFacts
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import UniformWeighting
-from fedmed.engines.corrections import control
-from fedmed.engines.corrections.control import ControlVariate
-from fedmed.engines.gradient_correction import RoundStart
 from fedmed.errors import StateError, UpdateRefused
 from fedmed.messages.answers import Update
+from fedmed.systems.algorithms import scaffold as control
+from fedmed.systems.algorithms.scaffold import CONTROL, DIFFERENCE, ControlledMean, ControlVariate
+from fedmed.training.corrections.correction import RoundStart
 
 LOSSES = {"a": (1.0, 1.0), "b": (3.0, -1.0)}
 ROLES = {"a": "supervised", "b": "supervised", "test": "evaluate"}

@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 
-from fedmed.aggregation.directions import DirectionsMean, direction_weights, gram
 from fedmed.aggregation.rule import RoundFacts
 from fedmed.errors import JobError
 from fedmed.jobs.rule_spec import load_rule
 from fedmed.messages.answers import Update
+from fedmed.systems.fedld.server import DirectionsMean, direction_weights, gram
 
 LATER = RoundFacts(1, 9)
 
@@ -124,6 +124,6 @@ def test_a_share_that_is_not_one(share):
 
 
 def test_a_job_names_it():
-    spec = {"path": "fedmed.aggregation.directions.DirectionsMean", "args": {"share": 0.5}}
+    spec = {"path": "fedmed.systems.fedld.server.DirectionsMean", "args": {"share": 0.5}}
     rule = load_rule(json.loads(json.dumps(spec)))
     assert rule.state() == {} and rule.aggregate({"w": torch.zeros(2)}, updates([[1.0, 0], [3, 0]]), LATER)

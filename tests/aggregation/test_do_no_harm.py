@@ -1,7 +1,7 @@
 import pytest
 
-from fedmed.aggregation.do_no_harm import DoNoHarm
 from fedmed.errors import StateError
+from fedmed.systems.agreement.server import DoNoHarm
 
 
 def of(*scores):

@@ -6,15 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from fedmed.aggregation.dynamic import DynamicStep
 from fedmed.aggregation.rule import RoundFacts
 from fedmed.aggregation.server_optimizers import ServerAdamW, ServerSGD
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import UniformWeighting
-from fedmed.engines.corrections.dynamic import DynamicTerm
-from fedmed.engines.gradient_correction import Correction, RoundStart
 from fedmed.errors import JobError, StateError
 from fedmed.messages.answers import Update
+from fedmed.systems.algorithms.feddyn import DynamicStep, DynamicTerm
+from fedmed.training.corrections.correction import Correction, RoundStart
 
 LOSSES = {"a": (1.0, 1.0), "b": (3.0, -1.0)}  # curvature and place of the minimum; both together: -0.5
 ROLES = {"a": "supervised", "b": "supervised", "test": "evaluate"}

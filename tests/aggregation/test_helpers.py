@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from fedmed.aggregation.helpers import MeanWithHelpers, nearest
 from fedmed.aggregation.rule import RoundFacts
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import UniformWeighting
 from fedmed.errors import JobError, UpdateRefused
 from fedmed.messages.answers import Update
+from fedmed.systems.fixmatch.server import MeanWithHelpers, nearest
 
 ROLES = {"l": "supervised", **dict.fromkeys("abcd", "unsupervised"), "e": "evaluate"}
 ANSWERS = {"a": [0.5, 0.5], "b": [0.6, 0.4], "c": [0.9, 0.1], "d": [0.1, 0.9]}

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import tensor
 
-from fedmed.aggregation.labelled_mean import LabelledMean
 from fedmed.aggregation.rule import ExpectedSenders, RoundFacts
 from fedmed.errors import JobError, RoundFailed, UpdateRefused
 from fedmed.messages.answers import Update
+from fedmed.systems.agreement.server import LabelledMean
 
 ROLES = {"a": "supervised", "b": "supervised", "u": "unsupervised", "v": "unsupervised", "w": "evaluate"}
 MODEL = {"w": tensor([1.0, 1.0])}

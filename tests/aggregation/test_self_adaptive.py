@@ -5,11 +5,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmed.aggregation.self_adaptive import self_adaptive_weights
 from fedmed.errors import FedMedError, JobError
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
-from fedmed.methods.fedmoco import SELF_ADAPTIVE
+from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
+from fedmed.systems.fedmoco.server import self_adaptive_weights
 
 BY = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}
 

@@ -6,12 +6,12 @@ import math
 import pytest
 import torch
 
-from fedmed.aggregation.self_adaptive import SelfAdaptiveWeighting
 from fedmed.aggregation.weighting import SampleWeighting
 from fedmed.errors import JobError, UpdateRefused
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
-from fedmed.methods.fedmoco import SELF_ADAPTIVE
+from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
+from fedmed.systems.fedmoco.server import SelfAdaptiveWeighting
 
 BY = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}
 

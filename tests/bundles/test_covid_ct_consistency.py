@@ -9,10 +9,10 @@ from fedmed.durable_files import load_tensors
 from fedmed.errors import OverrideError
 from fedmed.federation.client import Client
 from fedmed.jobs.job_folder import read_job
-from fedmed.losses.consistency_loss import KINDS, SCOPES
 from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_site
+from fedmed.systems.covid_fssl.loss import KINDS, SCOPES
 
 BUNDLE = "covid_ct_segmentation"
 

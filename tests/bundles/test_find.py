@@ -66,13 +66,12 @@ def test_digest_sees_configs_and_code_but_not_weights(tmp_path):
 
 
 def test_digest_sees_the_overlays_that_every_bundle_can_use(tmp_path):
-    bundle, shared = make_bundle(tmp_path), tmp_path / "overlays"
-    shared.mkdir()
-    first = bundle_digest(bundle, shared)
+    bundle, more = make_bundle(tmp_path), tmp_path / "more.yaml"
+    first, shared = bundle_digest(bundle, {}), {"more": more}
     assert first == bundle_digest(bundle)
-    (shared / "more.yaml").write_text("a: 1\n")
+    more.write_text("a: 1\n")
     second = bundle_digest(bundle, shared)
-    (shared / "more.yaml").write_text("a: 2\n")
+    more.write_text("a: 2\n")
     assert len({first, second, bundle_digest(bundle, shared)}) == 3
 
 
@@ -80,7 +79,7 @@ def test_every_bundle_can_use_shared_overlays_and_its_own_come_first(tmp_path, m
     bundle = make_bundle(tmp_path / "bundles")
     monkeypatch.setenv("FEDMED_BUNDLES", str(bundle.parent))
     shared = Bundle(bundle.name, ["one_cycle"])
-    assert shared.files[1] == SHARED_OVERLAYS / "one_cycle.yaml"
+    assert shared.files[1] == SHARED_OVERLAYS["one_cycle"]
     assert shared.digest == bundle_digest(bundle, SHARED_OVERLAYS) != bundle_digest(bundle)
     (bundle / "configs" / "one_cycle.yaml").write_text("a: 2\n")
     assert Bundle(bundle.name, ["one_cycle"]).files[1] == bundle.resolve() / "configs" / "one_cycle.yaml"

@@ -26,7 +26,7 @@ from fedmed.bundles.network import parsed
 from fedmed.errors import BundleError, SharingError
 from fedmed.export.verify import SCHEMA
 from fedmed.jobs.seen_alike import unlike
-from fedmed.methods.fedst import FedST
+from fedmed.systems.fedst.method import FedST
 from fedmed_demo import demo_site
 
 NAME = "instrument_segmentation"

@@ -11,13 +11,13 @@ import yaml
 from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
 
 from fedmed.bundles.network import parsed
-from fedmed.engines.confusion import Confusion
 from fedmed.errors import DataError
 from fedmed.export.bundle import export_bundle
 from fedmed.export.verify import SCHEMA
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import write_job
 from fedmed.settings.site import load_file
+from fedmed.training.confusion import Confusion
 from fedmed_demo import demo_site
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_phase_classification"

@@ -9,10 +9,9 @@ from monai.bundle import ConfigWorkflow
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use, faults
 from fedmed.bundles.network import parsed
-from fedmed.engines.cycle import CycleEngine
-from fedmed.engines.frame_batches import ClipBatches
-from fedmed.engines.guided import GuidedEngine
 from fedmed.errors import BundleError, DataError
+from fedmed.systems.fedcy.engine import CycleEngine, GuidedEngine
+from fedmed.training.frame_batches import ClipBatches
 from fedmed_demo import demo_site
 
 NAME = "surgical_phase_classification"

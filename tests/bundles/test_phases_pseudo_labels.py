@@ -6,8 +6,8 @@ import torch
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use, faults
 from fedmed.bundles.network import parsed
-from fedmed.engines.pseudo_classes import PseudoClassEngine
-from fedmed.losses.annealed_loss import AnnealedLoss
+from fedmed.systems.fixmatch.engine import PseudoClassEngine
+from fedmed.systems.fixmatch.loss import AnnealedLoss
 from fedmed_demo import demo_site
 
 NAME = "surgical_phase_classification"

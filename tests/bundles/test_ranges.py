@@ -34,7 +34,7 @@ def numeric(value) -> bool:
 
 def files(name: str) -> dict[str, dict]:
     """The configurations of a bundle and the overlays for all, by stem; the bundle's own come first."""
-    paths = chain(SHARED_OVERLAYS.glob("*.yaml"), (CHECKOUT / "bundles" / name / "configs").glob("*.yaml"))
+    paths = chain(SHARED_OVERLAYS.values(), (CHECKOUT / "bundles" / name / "configs").glob("*.yaml"))
     return {path.stem: BundleParser.load_config_file(path) for path in paths}
 
 

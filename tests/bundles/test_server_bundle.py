@@ -26,7 +26,7 @@ def test_the_servers_overlay_and_settings_come_on_top(bundle):
     assert faults(own, asked) == []
     assert faults(bundle, asked) == [
         "configs/train.yaml has no 'server#training': it trains the averaged network, see "
-        "fedmed/engines/server_engine.py"
+        "fedmed/training/server_engine.py"
     ]
 
 

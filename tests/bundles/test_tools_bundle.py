@@ -18,9 +18,9 @@ from PIL import Image, ImageColor
 from fedmed.bundles.network import parsed
 from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.engines.schedules import one_cycle
 from fedmed.errors import DataError
 from fedmed.export.verify import SCHEMA
+from fedmed.training.schedules import one_cycle
 from fedmed_demo import demo_site
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_tool_classification"

@@ -51,7 +51,7 @@ def study(tmp_path_factory):
 def pretraining(tmp_path_factory):
     """A job of federated contrastive pre-training."""
     study = {"name": "pre", "bundle": "cxr_classification", "overlays": ["demo"], "rounds": 2, "epochs": 1}
-    study |= {"method": {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 1}}}
+    study |= {"method": {"path": "fedmed.systems.fedmoco.method.FedMoCo", "args": {"exchange_from": 1}}}
     study |= {"sites": {"hospital_k": "unsupervised", "b": "unsupervised"}, "select": "last", "evaluate": False}
     study |= {"overrides": {"unsupervised": {"batch_size": 4, "queue_size": 16}}}
     return write_job(Job.of(study), tmp_path_factory.mktemp("jobs") / "pre")

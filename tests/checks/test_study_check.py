@@ -39,7 +39,7 @@ def write_job_of_pictures(tmp_path, monkeypatch):
 
     def write(**changes):
         study = {"name": "x", "bundle": "cxr_classification", "overlays": ["demo"], "rounds": 1, "steps": 1}
-        study |= {"method": {"path": "fedmed.methods.linear.Linear"}, "sites": {"cxr_north": "supervised"}}
+        study |= {"method": {"path": "fedmed.systems.fedmoco.method.Linear"}, "sites": {"cxr_north": "supervised"}}
         return write_job(Job.of(study | changes), tmp_path / "job", replace=True)
 
     return write

@@ -104,7 +104,7 @@ def test_weights_in_two_parts_and_helpers_equal_the_loop(write_tiny_phases_job, 
     allow_extras("noise_answer")
     sites = {"lap_harbor": "supervised", "lap_bay": "unsupervised", "lap_cliff": "unsupervised"}
     overrides = dict.fromkeys(("supervised", "unsupervised"), tiny_phases["supervised"])
-    spec = {"method": {"path": "fedmed.methods.fedmatch.FedMatch"}, "sites": sites, "overrides": overrides}
+    spec = {"method": {"path": "fedmed.systems.fixmatch.method.FedMatch"}, "sites": sites, "overrides": overrides}
     folder = write_tiny_phases_job(tmp_path, rounds=2, steps=2, evaluate=False, select="last", **spec)
     run = simulate(folder, tmp_path / "ws", "-t", "1")
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]

@@ -33,7 +33,7 @@ SPEC = {
     "epochs": 1.0,
     "bundle": "cxr_classification",
     "overlays": ["demo"],
-    "method": {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 1}},
+    "method": {"path": "fedmed.systems.fedmoco.method.FedMoCo", "args": {"exchange_from": 1}},
     "select": "last",
     "evaluate": False,
     "min_clients": 2,

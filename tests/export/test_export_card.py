@@ -17,7 +17,7 @@ from fedmed.export.story import _rule, _training, limits, story
 from fedmed.export.weights import open_store
 from fedmed.kinds.presence import Presence
 from fedmed.kinds.segmentation_3d import Segmentation3D
-from fedmed.methods.consistency import Consistency
+from fedmed.systems.covid_fssl.method import Consistency
 
 
 @pytest.fixture

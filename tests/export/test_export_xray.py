@@ -34,7 +34,7 @@ CLASSES = ["normal", "consolidation", "interstitial"]
 SMALL = {"batch_size": 4, "queue_size": 16, "metadata_min_images": 4, "learning_rate": 0.02}
 PRETRAINING = {
     "sites": dict.fromkeys(("cxr_metro", "cxr_rural"), "unsupervised"),
-    "method": {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 1}},
+    "method": {"path": "fedmed.systems.fedmoco.method.FedMoCo", "args": {"exchange_from": 1}},
     "epochs": 1,
     "select": "last",
     "evaluate": False,
@@ -75,7 +75,7 @@ def classifier(run, tmp_path_factory):
     small = {"batch_size": 4, "image_size": 48}
     settings = {"sites": SITES, "rounds": 2, "steps": 1, "overrides": dict.fromkeys(("supervised", "evaluate"), small)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedmed.engines.calibration.fit_temperature", lambda *_: 1.25)
+        patch.setattr("fedmed.training.calibration.fit_temperature", lambda *_: 1.25)
         workspace = run("hospital_study", **settings)
     out = tmp_path_factory.mktemp("exported") / "cxr_classification"
     return workspace, export_bundle(workspace, out, verify=True).out
@@ -224,7 +224,7 @@ def test_a_federation_fine_tunes_the_exported_encoder(encoder, tmp_path, monkeyp
         "sites": SITES,
         "rounds": 1,
         "steps": 1,
-        "method": {"path": "fedmed.methods.linear.Linear"},
+        "method": {"path": "fedmed.systems.fedmoco.method.Linear"},
         "checkpoint": "pretrained.pt",
         "checkpoint_tensors": ["^encoder\\."],
     }
@@ -236,7 +236,7 @@ def test_a_federation_fine_tunes_the_exported_encoder(encoder, tmp_path, monkeyp
 
 
 def test_an_encoder_whose_projection_stayed_at_the_sites_is_exported_without_it(run, tmp_path):
-    method = {"path": "fedmed.methods.fedavg_moco.FedAvgMoCo"}
+    method = {"path": "fedmed.systems.fedmoco.method.FedAvgMoCo"}
     settings = {**PRETRAINING, "method": method, "sharing": "projection"}
     made = export_bundle(run("private", **settings, rounds=1), tmp_path / "cxr_classification", verify=True)
     weights = torch.load(made.out / "models" / "pretrained.pt", weights_only=True)

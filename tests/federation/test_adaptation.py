@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from fedmed.durable_files import load_tensors
-from fedmed.engines.corrections.colour import MatchedColours
-from fedmed.engines.corrections.statistics import OwnStatistics
 from fedmed.errors import JobError
 from fedmed.federation.closing import Closing
 from fedmed.federation.loop import run_job
@@ -15,6 +13,8 @@ from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
+from fedmed.training.corrections.colour import MatchedColours
+from fedmed.training.corrections.statistics import OwnStatistics
 
 PLAN = {"rounds": 2, "epochs": 0.5, "steps": None, "warm_start": {"rounds": 1}, "select": "last"}
 
@@ -27,7 +27,7 @@ def phases(write_tiny_phases_job, tmp_path):
 @pytest.fixture
 def moved(monkeypatch):
     """Sites' colours lie far apart, whatever they are; site -> images that it saw changed when it scored a model."""
-    monkeypatch.setattr("fedmed.engines.corrections.colour.distance", lambda own, wanted: 9.0)
+    monkeypatch.setattr("fedmed.training.corrections.colour.distance", lambda own, wanted: 9.0)
     found, change = [], MatchedColours.change_scored_images
 
     def noted(self, images):

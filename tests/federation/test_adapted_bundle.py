@@ -55,7 +55,7 @@ def run(monkeypatch, tmp_path):
         values["privacy"] = {"allowed_extras": [INTENSITIES], "extras_min_images": 4}
         (tmp_path / "sites" / f"{site}.yaml").write_text(yaml.safe_dump(values))
     for place in (
-        "fedmed.engines.corrections.gamma",
+        "fedmed.training.corrections.gamma",
         "fedmed.adapting.decisions",
     ):  # the sites are alike
         monkeypatch.setattr(f"{place}.matching_gamma", lambda own, wanted: 2 + float((own - wanted / 2)[:50].sum()))

@@ -15,14 +15,14 @@ from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.jobs.control_study import control_job
 from fedmed.jobs.job_folder import read_job, write_job
-from fedmed.methods.agreement import Agreement
 from fedmed.methods.control_kinds import SILENT
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.settings.site import load_site
+from fedmed.systems.agreement.method import Agreement
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
-METHOD = {"path": "fedmed.methods.agreement.Agreement"}
+METHOD = {"path": "fedmed.systems.agreement.method.Agreement"}
 PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}}
 
 

@@ -8,7 +8,7 @@ import torch
 
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
-from fedmed.methods.agreement import Agreement
+from fedmed.systems.agreement.method import Agreement
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}, "evaluate": False}
@@ -26,7 +26,7 @@ def run(tiny_job, lively, allow_extras, tmp_path):
     allow_extras(*[value.name for value in Agreement(align=True).values()])  # no confidence: a gate is the fixed one
 
     def run(name, args=None, teacher="current", resume=False, **changes):
-        method = {"path": "fedmed.methods.agreement.Agreement", "args": args or {}}
+        method = {"path": "fedmed.systems.agreement.method.Agreement", "args": args or {}}
         overrides = {**lively, "unsupervised": {**lively["unsupervised"], "teacher": teacher}}
         study = {"sites": SITES, "method": method, "overrides": overrides, **PLAN, **changes}
         run_job(tmp_path / "jobs" / name if resume else tiny_job(name, **study), tmp_path / name, resume=resume)

@@ -8,15 +8,15 @@ import yaml
 
 from fedmed.data.augment.bands import with_factors
 from fedmed.durable_files import load_tensors
-from fedmed.engines.corrections.bands import MatchedBands
 from fedmed.errors import ExportError, JobError
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.privacy.ledger import read_ledger
+from fedmed.training.corrections.bands import MatchedBands
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}}
-METHOD = {"path": "fedmed.methods.agreement.Agreement"}
+METHOD = {"path": "fedmed.systems.agreement.method.Agreement"}
 ALLOWED = ("agreed_share", "mean_scores", "amplitude_bands")
 
 
@@ -52,7 +52,7 @@ def test_all_that_train_tell_once_and_each_keeps_its_own_factors(job, allow_extr
 def test_an_export_is_one_sites_and_sees_images_as_it_was_scored(job, allow_extras, tmp_path, monkeypatch):
     allow_extras(*ALLOWED)
     wanted, shown = torch.linspace(1.5, 0.6, 17)[None].round(decimals=4), []
-    monkeypatch.setattr("fedmed.engines.corrections.bands.band_factors", lambda *args: wanted)
+    monkeypatch.setattr("fedmed.training.corrections.bands.band_factors", lambda *args: wanted)
     change = MatchedBands.change_scored_images
 
     def noted(self, images):
@@ -73,7 +73,7 @@ def test_an_export_is_one_sites_and_sees_images_as_it_was_scored(job, allow_extr
 
 def test_where_images_are_alike_the_export_has_no_factors(job, allow_extras, tmp_path, monkeypatch):
     allow_extras(*ALLOWED)
-    monkeypatch.setattr("fedmed.engines.corrections.bands.band_factors", lambda *args: torch.ones(1, 17))
+    monkeypatch.setattr("fedmed.training.corrections.bands.band_factors", lambda *args: torch.ones(1, 17))
     run_job(job(), tmp_path / "ws")
     export_bundle(tmp_path / "ws", tmp_path / "x_segmentation", model="last", site="ct_south")
     assert yaml.safe_load((tmp_path / "x_segmentation/configs/inference.yaml").read_text())["image_bands"] is None

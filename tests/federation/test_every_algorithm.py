@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from fedmed.durable_files import load_tensors
-from fedmed.engines import schedules
-from fedmed.engines.schedules import one_cycle
 from fedmed.errors import RoundFailed
 from fedmed.federation import loop
 from fedmed.federation.client import Client
 from fedmed.federation.server import Server
 from fedmed.federation.task_maker import TaskMaker
+from fedmed.training import schedules
+from fedmed.training.schedules import one_cycle
 
 ADAMW = {"by": "adamw", "decay": 0}  # it decays what has changed, also by rounding
 ALGORITHMS = {

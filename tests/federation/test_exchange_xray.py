@@ -21,7 +21,7 @@ SPEC = {
     "epochs": 1.0,
     "bundle": "cxr_classification",
     "overlays": ["demo"],
-    "method": {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 1}},
+    "method": {"path": "fedmed.systems.fedmoco.method.FedMoCo", "args": {"exchange_from": 1}},
     "select": "last",
     "evaluate": False,
     "overrides": {"unsupervised": {**SMALL, "key_policy": "keep"}},

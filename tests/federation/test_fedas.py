@@ -11,9 +11,9 @@ from fedmed.federation import loop
 from fedmed.federation.task_maker import TaskMaker
 
 CLASSES = {"overrides": {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9}}}
-FEDAS = {"method": {"path": "fedmed.methods.fedas.FedAS"}, "overlays": ["layers", "classes"], **CLASSES}
-FEDLD = {"method": {"path": "fedmed.methods.fedld.FedLD"}, "overlays": ["layers", "classes"], **CLASSES}
-FEDST = {**FEDLD, "method": {"path": "fedmed.methods.fedst.FedST", "args": {"group": "head", "server": "mean"}}}
+FEDAS = {"method": {"path": "fedmed.systems.fedas.method.FedAS"}, "overlays": ["layers", "classes"], **CLASSES}
+FEDLD = {"method": {"path": "fedmed.systems.fedld.method.FedLD"}, "overlays": ["layers", "classes"], **CLASSES}
+FEDST = {**FEDLD, "method": {"path": "fedmed.systems.fedst.method.FedST", "args": {"group": "head", "server": "mean"}}}
 ALL = pytest.mark.parametrize("spec", [FEDAS, FEDLD, FEDST], ids=["FedAS", "FedLD", "FedST"])
 
 
@@ -146,7 +146,7 @@ def test_what_stays_is_said_once(small):
 
 @pytest.mark.parametrize("group", ["head", "full"])
 def test_the_group_is_the_studys(group, small, answers):
-    method = {"path": "fedmed.methods.feddp.FedDP", "args": {"group": group}}
+    method = {"path": "fedmed.systems.fedst.method.FedDP", "args": {"group": group}}
     server = small("ab", method=method, overlays=["layers", "classes"])
     assert all(("head.bias" in update.tensors) == (group == "full") for _, update in answers)
     before, sent = answers[2][0].tensors, [update.tensors for _, update in answers[2:]]

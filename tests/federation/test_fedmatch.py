@@ -13,7 +13,7 @@ def test_it_goes_on_after_any_round_as_if_nothing_had_happened(
     allow_extras("noise_answer")
     frames = {**tiny_phases["supervised"], "learning_rate": 1e-3}
     overrides = {"supervised": frames, "unsupervised": {**frames, "confidence": 0.1, "distance_weight": 0.0}}
-    method = {"path": "fedmed.methods.fedmatch.FedMatch", "args": {"every": 2}}
+    method = {"path": "fedmed.systems.fixmatch.method.FedMatch", "args": {"every": 2}}
     spec = {"sites": SITES, "method": method, "overrides": overrides, "rounds": 3, "steps": 2}
     job = write_tiny_phases_job(tmp_path, evaluate=False, select="last", **spec)
     whole = outcome(run_job(job, tmp_path / "whole"), tmp_path / "whole")

@@ -7,15 +7,15 @@ import torch
 import yaml
 
 from fedmed.durable_files import load_tensors
-from fedmed.engines.corrections.gamma import MatchedGamma
 from fedmed.errors import ExportError, JobError
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.privacy.ledger import read_ledger
+from fedmed.training.corrections.gamma import MatchedGamma
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}}
-METHOD = {"path": "fedmed.methods.agreement.Agreement"}
+METHOD = {"path": "fedmed.systems.agreement.method.Agreement"}
 ALLOWED = ("agreed_share", "mean_scores", "intensity_shares")
 
 
@@ -56,7 +56,7 @@ def test_sites_with_labels_tell_before_the_first_round_and_the_other_matches(job
 def test_a_model_is_scored_with_images_as_bright(job, allow_extras, tmp_path, monkeypatch):
     allow_extras(*ALLOWED)
     shown = []
-    monkeypatch.setattr("fedmed.engines.corrections.gamma.matching_gamma", lambda own, wanted: 4.0)
+    monkeypatch.setattr("fedmed.training.corrections.gamma.matching_gamma", lambda own, wanted: 4.0)
     change = MatchedGamma.change_scored_images
 
     def noted(self, images):

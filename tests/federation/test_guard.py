@@ -8,13 +8,13 @@ import torch
 
 from fedmed.federation.guards import CollapseGuard
 from fedmed.federation.loop import run_job
-from fedmed.losses.info_nce import told_apart
 from fedmed.messages.answers import Update
-from fedmed.methods.consistency import Consistency
-from fedmed.methods.fedmoco import FedMoCo
-from fedmed.methods.guard_contrast import ACCURACY, SIMILARITY, ZERO
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
+from fedmed.systems.covid_fssl.method import Consistency
+from fedmed.systems.fedmoco.loss import told_apart
+from fedmed.systems.fedmoco.method import FedMoCo
+from fedmed.systems.fedmoco.server import ACCURACY, SIMILARITY, ZERO
 
 
 def guards():

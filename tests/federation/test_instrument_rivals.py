@@ -14,6 +14,7 @@ from PIL import Image
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
+from fedmed.methods.find_method import find
 from fedmed.settings.site import load_file
 from fedmed_demo import demo_site
 
@@ -45,10 +46,9 @@ def run(sites, tmp_path):
     usual = sites
 
     def run(method, *overlays, sites=usual, **said):
-        path = f"fedmed.methods.{method}"
         study = {"bundle": "instrument_segmentation", "rounds": 2, "steps": 2, "select": "last", "evaluate": False}
         study |= {"overlays": ["demo", "single_frame", *overlays], "overrides": {"supervised": TINY}}
-        study |= {"name": "x", "method": {"path": path, **said.pop("method", {})}, **said}
+        study |= {"name": "x", "method": {"path": find(method), **said.pop("method", {})}, **said}
         job = Job.of({**study, "sites": dict.fromkeys(SITES, "supervised")})
         server = run_job(write_job(job, tmp_path / "job", replace=True), tmp_path / "ws", sites)
         lines = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
@@ -58,7 +58,7 @@ def run(sites, tmp_path):
 
 
 def test_alignment_with_maps_of_features(run, answers):
-    server, rounds = run("fedas.FedAS")
+    server, rounds = run("fedas")
     for line in rounds:
         traces = {u.site: u.extras["fim_trace"] for _, u in answers if u.round == line["round"]}
         shares = {site: trace / sum(traces.values()) for site, trace in traces.items()}
@@ -79,7 +79,7 @@ def without(value, site, folder):
 def test_a_site_whose_masks_lack_a_part_trains_and_is_aligned(run, sites, answers, tmp_path):
     """Its loss has no class to learn there, and its prototypes none to be drawn to."""
     one = without(2, sites[SITES[0]], tmp_path / "data")
-    _, rounds = run("fedas.FedAS", sites={**sites, SITES[0]: one}, steps=1, evaluate=True)
+    _, rounds = run("fedas", sites={**sites, SITES[0]: one}, steps=1, evaluate=True)
     assert [sorted(line["accepted"]) for line in rounds] == [sorted(SITES)] * 2
     for _, update in answers:
         assert all(bool(tensor.isfinite().all()) for tensor in update.tensors.values())
@@ -89,7 +89,7 @@ def test_a_site_whose_masks_lack_a_part_trains_and_is_aligned(run, sites, answer
 
 
 def test_directions(run, answers):
-    server, rounds = run("fedld.FedLD")
+    server, rounds = run("fedld")
     assert rounds[1]["coefficients"] == {site: 0.5 for site in SITES}
     (before,) = [task.tensors for task, _ in answers[2:3]]
     sent = [update.tensors for _, update in answers[2:]]
@@ -100,7 +100,7 @@ def test_directions(run, answers):
 
 
 def test_private_queries_in_a_federation_that_mixes_synthetic_pictures(run, answers):
-    server, _ = run("feddp.FedDP", "synthetic_mixed", rounds=1, steps=4)
+    server, _ = run("feddp", "synthetic_mixed", rounds=1, steps=4)
     queries = {name for name in server.tensors if ".attention.query." in name and name.startswith("encoder.")}
     assert queries and all(update.tensors.keys() == server.tensors.keys() - queries for _, update in answers)
     assert all(update.n_steps == 4 for _, update in answers)

@@ -63,7 +63,7 @@ STUDY = {
     "name": "five",
     "bundle": "covid_ct_segmentation",
     "overlays": ["demo"],
-    "method": {"path": "fedmed.methods.consistency.Consistency"},
+    "method": {"path": "fedmed.systems.covid_fssl.method.Consistency"},
     "sites": ROLES,
     "overrides": OVERRIDES,
 }

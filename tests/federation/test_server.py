@@ -14,7 +14,7 @@ from fedmed.federation.closing import Closing
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Update
 from fedmed.messages.task import Task
-from fedmed.methods.fedmoco import SELF_ADAPTIVE
+from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
 
 SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised", "e": "evaluate"}
 MODEL = {

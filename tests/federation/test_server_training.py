@@ -8,15 +8,15 @@ import torch
 import yaml
 
 from fedmed.durable_files import load_tensors
-from fedmed.engines.kept_training import on_cpu
-from fedmed.engines.penalised import PenalisedEngine
-from fedmed.engines.separation import Separation
 from fedmed.errors import Aborted, DataError, JobError, RoundFailed, SiteConfigError, StateError
 from fedmed.federation import loop
 from fedmed.federation.client import Client
 from fedmed.federation.server import Server
 from fedmed.federation.server_training import ServerTraining
 from fedmed.recovery import server_state
+from fedmed.systems.fedst.separation import Separation
+from fedmed.systems.fedst.server import PenalisedEngine
+from fedmed.training.server_engine import on_cpu
 
 PRIVATE = {"encoder.query.weight", "encoder.query.bias", "selection.weight", "selection.bias"}
 UNTOUCHED = ("temporal.", "selection.")

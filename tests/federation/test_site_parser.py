@@ -12,12 +12,12 @@ import torch
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import find_bundle
 from fedmed.bundles.network import parsed
-from fedmed.engines.schedules import one_cycle
 from fedmed.errors import BundleError
 from fedmed.federation.client import Client
 from fedmed.federation.site_parser import listed, site_parser
 from fedmed.messages.task import Task
 from fedmed.settings.site import load_site
+from fedmed.training.schedules import one_cycle
 
 SMALL = {"batch_size": 2, "patch_size": [16, 16, 16], "pixdim": [5.5, 5.5, 12.0]}
 

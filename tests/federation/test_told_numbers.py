@@ -15,7 +15,7 @@ from fedmed.federation.told_numbers import ToldNumbers, ranges_of
 from fedmed.jobs.plan import Plan
 from fedmed.kinds.find_kind import installed
 from fedmed.messages.answers import Update
-from fedmed.methods.consistency import Consistency
+from fedmed.systems.covid_fssl.method import Consistency
 
 TWO = {"ct_north": "supervised", "ct_south": "supervised"}
 RECORDS = "server/simulate_job/fedmed"

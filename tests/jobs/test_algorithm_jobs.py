@@ -205,7 +205,7 @@ def test_who_asks_the_method_hears_of_the_algorithm_too():
 
 def test_what_an_algorithm_does_not_change_is_the_methods():
     plain, both = (
-        load_method({"path": "fedmed.methods.agreement.Agreement", **more})
+        load_method({"path": "fedmed.systems.agreement.method.Agreement", **more})
         for more in ({}, {"adaptation": [{"name": "intensity"}]})
     )
     assert (
@@ -215,7 +215,7 @@ def test_what_an_algorithm_does_not_change_is_the_methods():
     )
     assert (
         both.frozen is None
-        and load_method({"path": "fedmed.methods.tecno.TeCNO", "algorithm": {"name": "fedprox"}}).frozen
+        and load_method({"path": "fedmed.systems.tecno.method.TeCNO", "algorithm": {"name": "fedprox"}}).frozen
     )
 
 
@@ -235,15 +235,18 @@ def test_what_an_algorithm_does_not_change_is_the_methods():
         ({"algorithm": "feddyn", "rule": {"args": {"step": "adamw"}}}, "'rule.args.step': write it as 'server_step'"),
         ({"algorithm": "scaffold", "rule": {"args": {"rule": "median"}}}, "'rule.args.rule' asks for another mean"),
         (
-            {"algorithm": "feddyn", "rule": {"path": "fedmed.aggregation.control.ControlledMean"}},
-            "'algorithm': FedDyn needs the plain mean.*the rule is 'fedmed.aggregation.control.ControlledMean'",
+            {"algorithm": "feddyn", "rule": {"path": "fedmed.systems.algorithms.scaffold.ControlledMean"}},
+            "'algorithm': FedDyn needs the plain mean.*the rule is 'fedmed.systems.algorithms.scaffold.ControlledMean'",
         ),
         (
-            {"algorithm": "feddyn", "method": {"path": "fedmed.methods.agreement.Agreement"}},
+            {"algorithm": "feddyn", "method": {"path": "fedmed.systems.agreement.method.Agreement"}},
             "needs the plain mean.*labelled_mean.LabelledMean'; use another method or rule, or leave 'algorithm' out",
         ),
         (
-            {"algorithm": "feddyn", "method": {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 0}}},
+            {
+                "algorithm": "feddyn",
+                "method": {"path": "fedmed.systems.fedmoco.method.FedMoCo", "args": {"exchange_from": 0}},
+            },
             "needs the plain mean of the sites at the server, and the rule is one weighted by",
         ),
         (
@@ -267,7 +270,10 @@ def test_what_an_algorithm_does_not_change_is_the_methods():
             "line .*'band_strength' is 0; give a number above 0 and at most 1",
         ),
         (
-            {"algorithm": "feddg", "method": {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 0}}},
+            {
+                "algorithm": "feddg",
+                "method": {"path": "fedmed.systems.fedmoco.method.FedMoCo", "args": {"exchange_from": 0}},
+            },
             "line .*FedDG and FedMoCo both exchange values before training; use one of them",
         ),
         ({"overlays": ["feddg"]}, "overlay 'feddg' alone lacks the server's part: write 'algorithm: feddg'"),

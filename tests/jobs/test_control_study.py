@@ -13,7 +13,7 @@ TEXT = """\
 name: study
 bundle: covid_ct_segmentation
 overlays: [demo]  # small
-method: {path: fedmed.methods.consistency.Consistency}
+method: {path: fedmed.systems.covid_fssl.method.Consistency}
 sites:
   a: supervised   # with masks
   b: unsupervised
@@ -120,7 +120,7 @@ def test_without_an_adaptation_there_is_no_control_that_adapts():
 
 def test_a_method_says_with_what_settings_its_sites_learn_nothing():
     text = (
-        "name: phases\nbundle: surgical_phases\noverlays: [demo]\nmethod: {path: fedmed.methods.fedcy.FedCy}\n"
+        "name: phases\nbundle: surgical_phases\noverlays: [demo]\nmethod: {path: fedmed.systems.fedcy.method.FedCy}\n"
         "sites: {a: supervised, b: unsupervised}\nrounds: 1\nsteps: 1\n"
     )
     still = control_job(job(text), kind=SILENT).study.overrides["unsupervised"]
@@ -129,7 +129,7 @@ def test_a_method_says_with_what_settings_its_sites_learn_nothing():
 
 def test_statistics_that_stay_at_home_are_taken_in_a_silent_control_too():
     text = (
-        "name: phases\nbundle: surgical_phases\noverlays: [demo]\nmethod: {path: fedmed.methods.fedcy.FedCy}\n"
+        "name: phases\nbundle: surgical_phases\noverlays: [demo]\nmethod: {path: fedmed.systems.fedcy.method.FedCy}\n"
         "sites: {a: supervised, b: unsupervised}\nrounds: 1\nsteps: 1\nbuffers: {unsupervised: local}\n"
     )
     assert control_job(job(text), kind=SILENT).study.overrides["unsupervised"] == {"learning_rate": 0.0}
@@ -151,7 +151,7 @@ def test_a_long_name_stays_a_name_and_tells_the_kind(kind):
         (TEXT + "evaluate: false\n", "'evaluate' is false"),
         (
             "name: moco\nbundle: cxr_moco_pretraining\n"
-            "method: {path: fedmed.methods.fedmoco.FedMoCo, args: {exchange_from: 0}}\n"
+            "method: {path: fedmed.systems.fedmoco.method.FedMoCo, args: {exchange_from: 0}}\n"
             "sites: {a: unsupervised, b: unsupervised}\nrounds: 1\nsteps: 1\nselect: last\nevaluate: false\n",
             "no site has labels",
         ),
@@ -167,7 +167,7 @@ def test_a_study_without_a_control_says_why(text, says):
 def test_a_method_that_needs_its_unlabelled_sites_says_so(monkeypatch):
     from dataclasses import replace
 
-    from fedmed.methods import consistency
+    from fedmed.systems.covid_fssl import method as consistency
 
     needed = replace(consistency.UNLABELLED, least=1)
     monkeypatch.setattr(consistency, "UNLABELLED", needed)

@@ -152,7 +152,7 @@ def test_overlays_of_a_role_come_between_the_studys_and_the_methods(job_of, tmp_
         "rounds": 1,
         "steps": 1,
     }
-    method = {"path": "fedmed.methods.consistency.Consistency"}
+    method = {"path": "fedmed.systems.covid_fssl.method.Consistency"}
     more = {"overlays": ["demo"], "role_overlays": {"supervised": ["one_cycle"]}}
     job = job_of(name="x", method=method, **study, **more)
     assert job.clients["a"]["overlays"] == ["demo", "one_cycle"]

@@ -5,7 +5,7 @@ import pytest
 from fedmed.aggregation.reported import ReportedWeighting
 from fedmed.errors import JobError
 from fedmed.jobs.rule_spec import MEAN, WEIGHTINGS, load_rule, rule_spec
-from fedmed.methods.fedmoco import SELF_ADAPTIVE
+from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
 
 
 def test_without_arguments_it_is_the_mean_by_steps():

@@ -60,7 +60,7 @@ def test_every_method_takes_one(method, job_of):
         ({"server_step": {"by": "fedmed.aggregation.mean.BlockMean"}}, "BlockMean is not a step after the mean"),
         ({"server_step": "sgd", "rule": {"args": {"step": "sgd"}}}, "'server_step' and 'rule.args.step' both name"),
         (
-            {"server_step": "sgd", "rule": {"path": "fedmed.aggregation.labelled_mean.LabelledMean"}},
+            {"server_step": "sgd", "rule": {"path": "fedmed.systems.agreement.server.LabelledMean"}},
             rf"LabelledMean has no mean .* 'server_step' could act; leave it out, or give .* one: {{path: {MEAN}}}",
         ),
     ],

@@ -17,7 +17,7 @@ TEXT = """\
 name: study
 bundle: covid_ct_segmentation
 method:
-  path: fedmed.methods.consistency.Consistency
+  path: fedmed.systems.covid_fssl.method.Consistency
 sites:
   a: supervised   # with masks
   b: unsupervised
@@ -26,9 +26,9 @@ steps: 2
 warm_start:
   rounds: 1
 """
-FEDMOCO = {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 1}}
+FEDMOCO = {"path": "fedmed.systems.fedmoco.method.FedMoCo", "args": {"exchange_from": 1}}
 
-LINEAR = {"path": "fedmed.methods.linear.Linear"}
+LINEAR = {"path": "fedmed.systems.fedmoco.method.Linear"}
 
 
 def job(**changes):
@@ -226,7 +226,7 @@ def test_roles_that_do_not_fit_the_method():
     ):
         job(**changes)
     with pytest.raises(JobError, match="linear classification .* needs at least 1 site with the role 'supervised'"):
-        job(method={"path": "fedmed.methods.linear.Linear"}, sites={"b": "evaluate"})
+        job(method={"path": "fedmed.systems.fedmoco.method.Linear"}, sites={"b": "evaluate"})
 
 
 @pytest.mark.parametrize(
@@ -236,8 +236,8 @@ def test_roles_that_do_not_fit_the_method():
         ("fedmed.flare.controller.FederationController", "a job may not name the class"),
         ("fedmed.methodsx.A", "a job may not name the class"),
         ("fedmed.methods.nothing.Method", "there is no class"),
-        ("fedmed.methods.fedmoco.FedMocco", "there is no class"),
-        ("fedmed.methods.fedmoco.JobError", "is not a class that is defined there"),
+        ("fedmed.systems.fedmoco.method.FedMocco", "there is no class"),
+        ("fedmed.systems.fedmoco.method.JobError", "is not a class that is defined there"),
         ("fedmed.methods", "a job may not name the class"),
         ("a b", "'a b' is not a class path"),
     ],
@@ -247,7 +247,7 @@ def test_an_unknown_class_path_and_one_outside_the_allowed_rooms(path, message):
         job(method={"path": path})
 
 
-@pytest.mark.parametrize("path", ["os.system", "fedmed.methods.consistency.Consistency"])
+@pytest.mark.parametrize("path", ["os.system", "fedmed.systems.covid_fssl.method.Consistency"])
 def test_a_rule_of_another_room_is_refused_too(tmp_path, path):
     with pytest.raises(JobError, match=f"a job may not name the class '{path}'|'{path}' is not|{path} is not a rule"):
         write_job(job(rule={"path": path}), tmp_path / "x")

@@ -11,7 +11,6 @@ import torch
 import yaml
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.engines.label_counts import LabelCounts
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
@@ -21,6 +20,7 @@ from fedmed.reports.label_charts import counts_of, total
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import write_report
 from fedmed.settings.site import load_file
+from fedmed.training.label_counts import LabelCounts
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 JOB = JOBS / "tools_fedavg"

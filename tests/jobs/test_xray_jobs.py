@@ -13,12 +13,12 @@ from fedmed.errors import JobError
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.study_text import changed_text
-from fedmed.methods.fedmoco import SELF_ADAPTIVE
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_file
+from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
-FEDMOCO = {"path": "fedmed.methods.fedmoco.FedMoCo"}
+FEDMOCO = {"path": "fedmed.systems.fedmoco.method.FedMoCo"}
 PRETRAINING = ["cxr_fedmoco", "cxr_fedmoco_six", "cxr_fedmoco_paper", "cxr_fedavg_moco"]
 DOWNSTREAM = ["cxr_linear", "cxr_finetune"]
 
@@ -54,7 +54,7 @@ def test_fedmoco_is_fedavg_with_its_two_additions():
     assert ours.aggregator == {**plain.aggregator, "weighting": adaptive} and plain.aggregator["weighting"] == "samples"
     own = {key: ours.controller[key] for key in ours.controller if ours.controller[key] != plain.controller.get(key)}
     exchange = {"from_round": 6, "names": ["mu", "sigma", "n"]}
-    assert own.pop("method")["path"] == "fedmed.methods.fedmoco.FedMoCo"
+    assert own.pop("method")["path"] == "fedmed.systems.fedmoco.method.FedMoCo"
     assert own == {"job": "cxr_fedmoco", "exchange": exchange}
 
 
@@ -86,7 +86,7 @@ def test_an_optimizer_at_the_server_by_one_line_leaves_what_is_frozen(name, trai
 
 def test_pre_training_needs_a_bundle_that_has_it(job_of, tmp_path):
     job = {"sites": {"a": "unsupervised"}, "rounds": 1, "epochs": 1, "select": "last", "evaluate": False}
-    method = {"path": "fedmed.methods.fedavg_moco.FedAvgMoCo"}
+    method = {"path": "fedmed.systems.fedmoco.method.FedAvgMoCo"}
     assert job_of(name="x", bundle="cxr_classification", method=method, **job).persistor["overlays"] == ["pretrain"]
     with pytest.raises(JobError, match="overlay 'pretrain'"):
         write_job(job_of(name="x", bundle="covid_ct_segmentation", method=method, **job), tmp_path / "x")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import yaml
 
-from fedmed.engines.confusion import Confusion
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
@@ -21,6 +20,7 @@ from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
 from fedmed.reports.timelines import read_phases
 from fedmed.settings.site import load_file
+from fedmed.training.confusion import Confusion
 
 HERE = Path(__file__).parent
 SITES = ("lap_cho1", "lap_hei2")

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from fedmed.errors import FedMedError
-from fedmed.losses.agreement_loss import (
+from fedmed.systems.agreement.loss import (
     AgreementLoss,
     SquaredAgreementLoss,
     agreed,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedmed.errors import FedMedError
-from fedmed.losses.annealed_loss import AnnealedLoss
+from fedmed.systems.fixmatch.loss import AnnealedLoss
 
 KNOWN, UNSURE = math.log(1 + math.exp(-2)), math.log(1 + math.exp(-0.2))  # true class at 0.881 and at 0.550
 LOGITS, LABELS = torch.tensor([[2.0, 0], [0.2, 0]]).double(), torch.tensor([0, 0])

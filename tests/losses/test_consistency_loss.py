@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedmed.errors import FedMedError
-from fedmed.losses.consistency_loss import KINDS, SCOPES, ConsistencyLoss
+from fedmed.systems.covid_fssl.loss import KINDS, SCOPES, ConsistencyLoss
 
 
 def row(*values, **kwargs):

@@ -5,8 +5,8 @@ import torch
 from torch.nn import BCEWithLogitsLoss
 
 from fedmed.errors import FedMedError
-from fedmed.losses.consistency_loss import ConsistencyLoss
 from fedmed.losses.cross_entropy import class_weights_from_counts, pos_weight_from_counts
+from fedmed.systems.covid_fssl.loss import ConsistencyLoss
 
 
 def test_binary_cross_entropy_worked_out_by_hand():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedmed.errors import FedMedError
-from fedmed.losses.cycle_consistency import CycleConsistencyLoss, feature_spread
+from fedmed.systems.fedcy.loss import CycleConsistencyLoss, feature_spread
 
 U = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]], dtype=torch.float64)
 V = torch.tensor([[0.6, 0.8], [1.0, 0.0]], dtype=torch.float64)

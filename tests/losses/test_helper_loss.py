@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fedmed.losses.helper_loss import helped_loss, helper_divergence, vote
+from fedmed.systems.fixmatch.fedmatch import helped_loss, helper_divergence, vote
 
 EVEN, HELPER = torch.zeros(1, 2).double(), torch.tensor([[[0.6, 0.4]]]).double()
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedmed.errors import FedMedError
-from fedmed.losses.info_nce import info_nce
+from fedmed.systems.fedmoco.loss import info_nce
 
 
 def test_worked_out_by_hand():

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from fedmed.errors import FedMedError
-from fedmed.losses.margin import MarginControl
+from fedmed.systems.fedld.loss import MarginControl
 
 P, LABELS = torch.tensor([[0.7, 0.3], [0.5, 0.5]], dtype=torch.float64), torch.tensor([0, 1])
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedmed.errors import FedMedError
-from fedmed.losses.nt_xent import nt_xent
+from fedmed.systems.fedcy.loss import nt_xent
 
 
 def of(rows, labels, temperature=0.1):

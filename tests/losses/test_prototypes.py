@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedmed.errors import FedMedError
-from fedmed.losses.prototypes import PrototypeSums, alignment_loss, features_by_place
+from fedmed.systems.fedas.engine import PrototypeSums, alignment_loss, features_by_place
 
 
 def means(*batches):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedmed.errors import FedMedError
-from fedmed.losses.pseudo_label import annealed_cross_entropy, annealing_threshold, fixmatch_loss, uda_loss
+from fedmed.systems.fixmatch.loss import annealed_cross_entropy, annealing_threshold, fixmatch_loss, uda_loss
 
 WEAK, STRONG = torch.tensor([[2.0, 1, 0]]).double(), torch.tensor([[1.0, 1, 0]]).double()
 

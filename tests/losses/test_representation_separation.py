@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedmed.errors import FedMedError
-from fedmed.losses.representation_separation import descriptor_penalty, instrument_penalty, moving_average
+from fedmed.systems.fedst.separation import descriptor_penalty, instrument_penalty, moving_average
 
 F_SY, DOMAIN = [1.0, 2.0, 3.0, 4.0], [0.5, 0.5, 0.0, 1.0]
 

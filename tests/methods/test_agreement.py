@@ -4,8 +4,8 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.jobs.job_folder import write_job
 from fedmed.messages.answers import Update
-from fedmed.methods.agreement import Agreement
 from fedmed.methods.guard_pseudo_labels import FRACTION
+from fedmed.systems.agreement.method import Agreement
 
 SITES = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
@@ -34,7 +34,7 @@ def test_what_is_not_asked_is_not_sent():
 
 
 def test_a_study_gives_its_arguments_to_the_rule(job_of):
-    method = {"path": "fedmed.methods.agreement.Agreement", "args": {"combine": "join", "careful": False}}
+    method = {"path": "fedmed.systems.agreement.method.Agreement", "args": {"combine": "join", "careful": False}}
     job = job_of(name="x", method=method, sites=SITES, rounds=2, steps=1, overlays=["demo"])
     assert job.aggregator["rule"]["args"]["combine"] == "join" and not job.aggregator["rule"]["args"]["careful"]
     assert job.clients["ct_east"]["overlays"] == ["demo", "unlabelled", "agreement"]
@@ -46,7 +46,7 @@ def test_a_study_gives_its_arguments_to_the_rule(job_of):
 @pytest.mark.parametrize("gate", [False, True])
 def test_with_a_gate_only_voxels_that_count_are_learned(job_of, gate, algorithm):
     """Without one every voxel is, as the CT bundle has it."""
-    method = {"path": "fedmed.methods.agreement.Agreement", "args": {"gate": gate}}
+    method = {"path": "fedmed.systems.agreement.method.Agreement", "args": {"gate": gate}}
     job = job_of(name="x", method=method, sites=SITES, rounds=2, steps=1, overlays=["demo"], **algorithm)
     args = job.clients["ct_east"]
     bundle = Bundle(args["bundle"], ["demo", "unlabelled", "agreement"], args["overrides"])
@@ -56,7 +56,7 @@ def test_with_a_gate_only_voxels_that_count_are_learned(job_of, gate, algorithm)
 
 
 def test_a_gate_and_a_loss_of_every_voxel_are_refused_together(job_of):
-    method = {"path": "fedmed.methods.agreement.Agreement", "args": {"gate": True}}
+    method = {"path": "fedmed.systems.agreement.method.Agreement", "args": {"gate": True}}
     study = {"method": method, "sites": SITES, "rounds": 2, "steps": 1, "overlays": ["demo"]}
     with pytest.raises(JobError, match=r"line \d+: 'overrides.unsupervised.everywhere' is true: .*'gate' to false"):
         job_of(name="x", **study, overrides={"unsupervised": {"everywhere": True}})
@@ -81,7 +81,7 @@ def test_the_guards_advice_names_what_the_method_has():
     "args", [{"combine": "add"}, {"strength": -1.0}, {"ramp_rounds": -1}, {"gate": True, "fixed_gate": 2}]
 )
 def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_written(job_of, args, tmp_path):
-    method = {"path": "fedmed.methods.agreement.Agreement", "args": args}
+    method = {"path": "fedmed.systems.agreement.method.Agreement", "args": args}
     with pytest.raises(JobError, match=f"'{list(args)[-1]}' is"):
         write_job(job_of(name="x", method=method, sites=SITES, rounds=2, steps=1, overlays=["demo"]), tmp_path / "job")
 
@@ -89,4 +89,6 @@ def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_written(j
 def test_pooled_buffers_are_refused_where_the_rule_cannot_pool(job_of, tmp_path):
     study = {"sites": SITES, "rounds": 2, "steps": 1, "overlays": ["demo"], "buffers": "pooled"}
     with pytest.raises(JobError, match="'buffers' is 'pooled', which .*LabelledMean cannot do"):
-        write_job(job_of(name="x", method={"path": "fedmed.methods.agreement.Agreement"}, **study), tmp_path / "job")
+        write_job(
+            job_of(name="x", method={"path": "fedmed.systems.agreement.method.Agreement"}, **study), tmp_path / "job"
+        )

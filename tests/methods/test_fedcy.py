@@ -9,7 +9,7 @@ from fedmed.aggregation.weighting import SampleWeighting
 from fedmed.federation.guards import CollapseGuard
 from fedmed.jobs.example import example
 from fedmed.messages.answers import Update
-from fedmed.methods.fedcy import FedCy
+from fedmed.systems.fedcy.method import FedCy
 
 SITES = {"a": "supervised", "b": "unsupervised", "c": "unsupervised", "d": "evaluate"}
 FRAMES = {"c1": 80000, "c2": 30000, "c3": 20000, "c4": 25000, "c5": 45000}
@@ -21,7 +21,7 @@ def job(job_of):
     return job_of(
         name="x",
         bundle="surgical_phase_classification",
-        method={"path": "fedmed.methods.fedcy.FedCy"},
+        method={"path": "fedmed.systems.fedcy.method.FedCy"},
         sites=SITES,
         overlays=["demo"],
         rounds=2,

@@ -5,7 +5,7 @@ import pytest
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use, faults
 from fedmed.errors import JobError
-from fedmed.methods.fedmatch import FedMatch
+from fedmed.systems.fixmatch.method import FedMatch
 
 BUNDLE = "surgical_phase_classification"
 

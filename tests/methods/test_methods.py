@@ -12,14 +12,12 @@ from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.rule_spec import load_rule, rule_spec
-from fedmed.methods.consistency import Consistency
 from fedmed.methods.declarations import BEFORE_TRAINING, WITH_UPDATE
-from fedmed.methods.fedavg_moco import FedAvgMoCo
-from fedmed.methods.fedmoco import FedMoCo
 from fedmed.methods.find_method import find, installed, load_method, method_of_run
-from fedmed.methods.linear import Linear
 from fedmed.methods.method import MEAN, Method
 from fedmed.methods.supervised_fedavg import SupervisedFedAvg
+from fedmed.systems.covid_fssl.method import Consistency
+from fedmed.systems.fedmoco.method import FedAvgMoCo, FedMoCo, Linear
 
 METHODS = list(installed().values())
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
@@ -74,11 +72,11 @@ def test_the_bundle_of_its_example_has_what_its_roles_need(kind):
 @pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.__name__)
 def test_a_method_comes_back_from_what_names_it(kind):
     assert load_method(json.loads(json.dumps(kind().spec()))) == kind()
-    assert find(kind.__module__.rpartition(".")[2]) == kind().spec()["path"]
+    assert find(kind.name) == kind().spec()["path"] == find(kind().spec()["path"])
 
 
 def test_arguments_reach_the_method_and_others_are_refused():
-    spec = {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"form": "softmax", "exchange_from": None}}
+    spec = {"path": "fedmed.systems.fedmoco.method.FedMoCo", "args": {"form": "softmax", "exchange_from": None}}
     method = load_method(spec)
     assert method == FedMoCo(form="softmax", exchange_from=None) and method.exchange() is None
     for args, message in [
@@ -90,7 +88,7 @@ def test_arguments_reach_the_method_and_others_are_refused():
     ]:
         with pytest.raises((JobError, ValueError), match=message):
             load_method({**spec, "args": args})
-    for wrong in (None, "x", {}, {"path": "fedmed.methods.linear.Linear", "arg": {}}):
+    for wrong in (None, "x", {}, {"path": "fedmed.systems.fedmoco.method.Linear", "arg": {}}):
         with pytest.raises(JobError, match="'method' is .*; it needs 'path'"):
             load_method(wrong)
 
@@ -156,7 +154,7 @@ def test_roles_may_receive_more_than_they_send(tmp_path, monkeypatch):
 
     (tmp_path / "heads.py").write_text(
         "from dataclasses import replace\n"
-        "from fedmed.methods.consistency import Consistency\n"
+        "from fedmed.systems.covid_fssl.method import Consistency\n"
         "class Heads(Consistency):\n"
         "    def roles(self):\n"
         "        roles = dict(super().roles())\n"

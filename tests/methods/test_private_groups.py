@@ -2,7 +2,6 @@
 
 import pytest
 
-from fedmed.aggregation.directions import DirectionsMean
 from fedmed.aggregation.reported import ReportedWeighting
 from fedmed.aggregation.weighting import UniformWeighting
 from fedmed.bundles.bundle import Bundle
@@ -10,11 +9,11 @@ from fedmed.bundles.server_bundle import server_bundle
 from fedmed.errors import JobError, UpdateRefused
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
-from fedmed.methods.fedas import FedAS
-from fedmed.methods.feddp import FedDP
-from fedmed.methods.fedld import FedLD
-from fedmed.methods.fedst import FedST
 from fedmed.methods.supervised_fedavg import SupervisedFedAvg
+from fedmed.systems.fedas.method import FedAS
+from fedmed.systems.fedld.method import FedLD
+from fedmed.systems.fedld.server import DirectionsMean
+from fedmed.systems.fedst.method import FedDP, FedST
 
 
 @pytest.mark.parametrize(("kind", "group"), [(FedDP, "encoder_q"), (FedAS, "head"), (FedST, "encoder_q")])

@@ -3,9 +3,7 @@
 import pytest
 
 from fedmed.errors import JobError
-from fedmed.methods.fedfixmatch import FedFixMatch
-from fedmed.methods.fedrgd import FedRGD
-from fedmed.methods.feduda import FedUDA
+from fedmed.systems.fixmatch.method import FedFixMatch, FedRGD, FedUDA
 
 SITES = {"a": "supervised", "b": "unsupervised", "c": "evaluate"}
 
@@ -15,7 +13,7 @@ def study(job_of):
     """Return a function: the job of a method."""
 
     def make(kind, overlays=("demo",), **values):
-        method = {"path": f"fedmed.methods.{kind.__name__.lower()}.{kind.__name__}", "args": values.pop("args", {})}
+        method = {"path": kind().spec()["path"], "args": values.pop("args", {})}
         spec = {"sites": SITES, "overlays": list(overlays), "rounds": 2, "epochs": 1, **values}
         return job_of(name="x", bundle="surgical_phase_classification", method=method, **spec)
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fedmed.errors import FedMedError, JobError
-from fedmed.networks.decomposed import PSI, Decomposed
+from fedmed.systems.fixmatch.fedmatch import PSI, Decomposed
 
 
 @pytest.fixture

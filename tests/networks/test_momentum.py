@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedmed.networks.momentum import key_encoder, momentum_update
+from fedmed.systems.fedmoco.keys import key_encoder, momentum_update
 
 
 def test_one_step_of_the_average():

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fedmed.errors import FedMedError, StateError
-from fedmed.networks.queue import KeyQueue
+from fedmed.systems.fedmoco.keys import KeyQueue
 
 
 def letters(text):

@@ -9,6 +9,7 @@ from fedmed.errors import JobError
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
+from fedmed.methods.find_method import find
 from fedmed.privacy.forecast import forecast
 from fedmed.privacy.forecast_sheet import forecast_sheet
 from fedmed.privacy.ledger import read_ledger
@@ -135,7 +136,7 @@ def test_a_site_that_is_not_in_the_job_is_told_who_is(tiny_job, blind):
 
 def pretraining(method, rounds=2, **args):
     study = {"name": "j", "bundle": "cxr_classification", "overlays": ["demo"], "select": "last", "evaluate": False}
-    study |= {"method": {"path": f"fedmed.methods.{method}", "args": args}, "sites": {"a": "unsupervised"}}
+    study |= {"method": {"path": find(method), "args": args}, "sites": {"a": "unsupervised"}}
     return Job.of({**study, "rounds": rounds, "epochs": 1})
 
 
@@ -146,7 +147,7 @@ def settings(folder, **privacy):
 
 
 def test_values_beside_the_model_are_foretold_and_said_to_be_outside_the_account(tmp_path):
-    job = write_job(pretraining("fedmoco.FedMoCo", rounds=4, exchange_from=2), tmp_path / "job")
+    job = write_job(pretraining("fedmoco", rounds=4, exchange_from=2), tmp_path / "job")
     blind = partial(settings, tmp_path)
     made = forecast(job, blind())
     assert [(s.task, s.rounds, s.times, s.extras) for s in made.sendings] == [
@@ -168,7 +169,7 @@ def test_values_beside_the_model_are_foretold_and_said_to_be_outside_the_account
 
 @pytest.mark.parametrize("allowed", [["rsa"], []])
 def test_a_similarity_that_weighs_nobody_leaves_all_the_same_if_allowed(tmp_path, allowed):
-    job = write_job(pretraining("fedavg_moco.FedAvgMoCo"), tmp_path / "j")
+    job = write_job(pretraining("fedavg_moco"), tmp_path / "j")
     made = forecast(job, settings(tmp_path, privacy={"allowed_extras": allowed}))
     assert [s.extras for s in made.sendings] == [allowed] and made.wanted == []
     assert "does not list" not in forecast_page(made)

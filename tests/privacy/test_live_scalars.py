@@ -6,12 +6,12 @@ import pytest
 import yaml
 
 from fedmed.bundles.score import Score
-from fedmed.methods.consistency import Consistency
 from fedmed.methods.find_method import installed
 from fedmed.privacy.ledger import read_ledger
 from fedmed.privacy.limits import SiteLimits
 from fedmed.privacy.live_scalars import MOST, LiveScalars, declared_tags
 from fedmed.settings.site import parse_site
+from fedmed.systems.covid_fssl.method import Consistency
 
 SCORE = Score("dice", "Dice", "dice_mean")
 TAGS = declared_tags(Consistency(), SCORE)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from fedmed.reports.added_weight_section import AddedWeightSection
 from fedmed.reports.run import read_run
+from fedmed.systems.agreement.report import AddedWeightSection
 
 
 @pytest.mark.parametrize("strength", [1.0, 1.6])

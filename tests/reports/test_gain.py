@@ -16,7 +16,7 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
 
 JOB = "simulate_job/fedmed"
-METHOD = "fedmed.methods.consistency.Consistency"
+METHOD = "fedmed.systems.covid_fssl.method.Consistency"
 LEFT_OUT = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "evaluate", "ct_west": "evaluate"}
 WITHOUT = [0.40, 0.50, 0.60, 0.70, 0.80, 0.55]  # Dice of six cases
 

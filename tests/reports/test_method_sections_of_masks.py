@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from fedmed.errors import DataError
-from fedmed.reports.channel_gates_section import ChannelGatesSection, gates_figure
 from fedmed.reports.run import read_run
-from fedmed.reports.server_training_section import ServerTrainingSection, server_points
+from fedmed.systems.fedst.report import ChannelGatesSection, ServerTrainingSection, gates_figure, server_points
 
 NUMBERS = {
     "domain_norm": 2.0, "descriptor_gap": 0.5, "feature_gap": 0.25, "server_loss": 0.4, "server_loss_pre": 0.3,

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedmed.methods.fedcy import FedCy
 from fedmed.methods.supervised_fedavg import SupervisedFedAvg
 from fedmed.reports.rounds import Round
 from fedmed.reports.run_contents import Site
-from fedmed.reports.sent_parts_section import SentPartsSection, shares, whose
+from fedmed.systems.fedcy.method import FedCy
+from fedmed.systems.fedcy.report import SentPartsSection, shares, whose
 
 UNKNOWN = ("seconds", "score", "bytes_down", "bytes_up", "extras_bytes")
 

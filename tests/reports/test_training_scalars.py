@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from fedmed.methods.consistency import Consistency
 from fedmed.methods.declarations import LOSS
 from fedmed.methods.find_method import installed
 from fedmed.methods.method import Method
@@ -12,6 +11,7 @@ from fedmed.reports.curves import curves
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.training_scalars import declared, last_values, leading, points, reported
+from fedmed.systems.covid_fssl.method import Consistency
 
 SERVER = "server/simulate_job/fedmed"
 

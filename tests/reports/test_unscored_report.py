@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedmed.methods.fedmoco import FedMoCo
-from fedmed.reports import representation_section, training_scalars
+from fedmed.reports import training_scalars
 from fedmed.reports.live import Follower, render
-from fedmed.reports.representation_section import exchange_note
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
 from fedmed.reports.run_report import report_of
 from fedmed.reports.unscored_report import learner_rows
+from fedmed.systems.fedmoco import report as representation_section
+from fedmed.systems.fedmoco.method import FedMoCo
+from fedmed.systems.fedmoco.report import exchange_note
 
 SCORE = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 SITES = ("cxr_children", "cxr_metro", "cxr_rural")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedmed.engines.label_counts import LabelCounts
+from fedmed.training.label_counts import LabelCounts
 from research.runner.always_called import always_called
 
 

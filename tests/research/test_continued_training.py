@@ -18,20 +18,20 @@ from research.runner.start_model import whole
 
 ROOM = "research.runner"
 TRAIN = {"a": "supervised", "b": "unsupervised"}
-LABELS = {"method": {"path": "fedmed.methods.from_features.FromFeatures"}}
+LABELS = {"method": {"path": "fedmed.systems.fedcy.method.FromFeatures"}}
 STAGES = {
     "path": f"{ROOM}.continued_training.ContinuedTraining",
     "takes": [r"^features\."],
     "train": TRAIN,
     "control": "left_out",
-    "job": {"method": {"path": "fedmed.methods.tecno.TeCNO"}},
+    "job": {"method": {"path": "fedmed.systems.tecno.method.TeCNO"}},
     "overrides": {"supervised": {"learning_rate": 1.0e-3}},
 }
 
 
 def table_yaml(**changes):
     training = f"{ROOM}.federated_training.FederatedTraining"
-    cycles = {"method": {"path": "fedmed.methods.fedtcc.FedTCC"}, "select": "last", "evaluate": False}
+    cycles = {"method": {"path": "fedmed.systems.fedcy.method.FedTCC"}, "select": "last", "evaluate": False}
     return {
         "title": "T",
         "data": "tiny",
@@ -39,7 +39,11 @@ def table_yaml(**changes):
         "test": ["a", "b"],
         "chain": {
             "features": None,
-            "training": {"path": training, "train": TRAIN, "job": {"method": {"path": "fedmed.methods.fedcy.FedCy"}}},
+            "training": {
+                "path": training,
+                "train": TRAIN,
+                "job": {"method": {"path": "fedmed.systems.fedcy.method.FedCy"}},
+            },
             "stages": {**STAGES, "budget": {"rounds": 1}},
         },
         "scores": {"f1": {"path": f"{ROOM}.score_kinds.UnitMean", "metric": "f1", "label": "F1", "unit": "video"}},

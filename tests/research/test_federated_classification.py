@@ -27,7 +27,7 @@ from research.runner.yaml_models import build
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROOM = "research.runner"
-METHOD = {"method": {"path": "fedmed.methods.agreement.Agreement"}}
+METHOD = {"method": {"path": "fedmed.systems.agreement.method.Agreement"}}
 TRAIN = {"labelled": "supervised", "others": "unsupervised"}
 AUROC = {"auroc": AurocOfClasses(label="AUROC", unit="image")}
 LABELS = {"north": ("normal", "bacteria", "virus"), "south": ("clear", "ill", "clear")}

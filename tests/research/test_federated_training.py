@@ -10,12 +10,12 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.data.datalist import load_datalist
 from fedmed.errors import JobError
 from fedmed.jobs.app_configs import files
-from fedmed.losses.consistency_loss import ConsistencyLoss
-from fedmed.methods.consistency import Consistency
 from fedmed.methods.declarations import Role
-from fedmed.methods.fedmoco import FedMoCo
 from fedmed.methods.find_method import load_method
 from fedmed.settings.site import parse_site
+from fedmed.systems.covid_fssl.loss import ConsistencyLoss
+from fedmed.systems.covid_fssl.method import Consistency
+from fedmed.systems.fedmoco.method import FedMoCo
 from research.runner.chain import Place
 from research.runner.experiment_data import load_data
 from research.runner.experiment_table import load_table
@@ -136,7 +136,7 @@ def test_a_silent_site_differs_in_what_it_learns_alone():
 @pytest.mark.parametrize(("buffers", "frozen"), [("average", True), ({"unsupervised": "local"}, False)])
 def test_statistics_that_stay_at_home_go_on_where_nothing_is_learned(buffers, frozen):
     """As in the control of a job: they need no labels and move nobody's model."""
-    said = {"method": {"path": "fedmed.methods.fedcy.FedCy"}, "buffers": buffers}
+    said = {"method": {"path": "fedmed.systems.fedcy.method.FedCy"}, "buffers": buffers}
     made = job(train=PAIR, control="silent", job=said).overrides["unsupervised"]
     assert made["learning_rate"] == 0 and ("statistics_momentum" in made) is frozen
 
@@ -194,7 +194,7 @@ def test_only_sites_that_would_send_a_value_are_asked_for_it(tmp_path):
     (tmp_path / "images").mkdir()
     (tmp_path / "datalist.json").touch()
     site = parse_site("north", {"data_root": str(tmp_path), "device": "cpu"}, tmp_path / "north.yaml")
-    method = load_method({"path": "fedmed.methods.consistency.Consistency", "adaptation": [{"name": "colour"}]})
+    method = load_method({"path": "fedmed.systems.covid_fssl.method.Consistency", "adaptation": [{"name": "colour"}]})
     require_values(method, [(site, "unsupervised")])
     with pytest.raises(JobError, match="'colour_statistics'"):
         require_values(method, [(site, "supervised")])

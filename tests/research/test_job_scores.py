@@ -16,7 +16,7 @@ SITES = {"a": "supervised", "b": "evaluate"}
 
 
 def step(folder, **more):
-    method = {"path": "fedmed.methods.consistency.Consistency"}
+    method = {"path": "fedmed.systems.covid_fssl.method.Consistency"}
     given = {"bundle": "covid_ct_segmentation", "method": method, **more}
     return JobStep(link_job("arm", given, name="arm", sites=SITES, rounds=1, steps=1), {}, folder)
 

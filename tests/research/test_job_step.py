@@ -24,7 +24,7 @@ SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16
 DATA = {
     "path": f"{ROOM}.federation_data.FederationData",
     "bundle": "covid_ct_segmentation",
-    "job": {"method": {"path": "fedmed.methods.consistency.Consistency"}},
+    "job": {"method": {"path": "fedmed.systems.covid_fssl.method.Consistency"}},
     "sites": {"site_1": "ct_north", "site_2": "ct_south"},
     "networks": {"default": ["demo"]},
     "budget": {"steps": 2, "warm_start": 1, "interval": 1, "validate": 1},

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedmed.engines.label_counts import LabelCounts
 from fedmed.errors import DataError, JobError
+from fedmed.training.label_counts import LabelCounts
 from research.runner.experiment_table import load_table
 from research.runner.judgement import claims_markdown, judge
 from research.runner.label_bars import label_bars

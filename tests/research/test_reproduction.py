@@ -14,7 +14,7 @@ from PIL import Image
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.errors import BundleError, JobError
-from fedmed.methods.fedmoco import SELF_ADAPTIVE
+from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
 from research.runner import work_queue
 from research.runner.chain import Place
 from research.runner.class_tasks import task_question
@@ -34,7 +34,7 @@ DATA = {
     "path": f"{ROOM}.hospital_data.HospitalData",
     "bundle": "cxr_classification",
     "overlays": ["demo"],
-    "job": {"method": {"path": "fedmed.methods.fedavg_moco.FedAvgMoCo"}},
+    "job": {"method": {"path": "fedmed.systems.fedmoco.method.FedAvgMoCo"}},
     "privacy": {"allowed_extras": ["rsa", "mu", "sigma", "n"], "extras_min_images": 2},
     "root": "nowhere",
     "sites": {name: {"folder": name, "table": "labels.csv"} for name in ("north", "south")},
@@ -50,7 +50,7 @@ DATA = {
     "overrides": {"pretrain": PRETRAIN, "linear": {**SMALL, "max_epochs": 2}, "finetune": {**SMALL, "max_epochs": 2}},
 }
 PAIR = {"better": "FedMoCo", "worse": "random", "protocol": "linear", "fractions": [1]}
-FEDMOCO = "fedmed.methods.fedmoco.FedMoCo"
+FEDMOCO = "fedmed.systems.fedmoco.method.FedMoCo"
 METHODS = {
     "FedAvg": {},
     "+MT": {"method": {"path": FEDMOCO, "args": {"adaptive": False, "exchange_from": "warm_up"}}},

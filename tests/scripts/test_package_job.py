@@ -13,7 +13,7 @@ STUDY = """\
 # A comment at the top.
 name: study
 bundle: covid_ct_segmentation  # which network
-method: {path: fedmed.methods.consistency.Consistency}
+method: {path: fedmed.systems.covid_fssl.method.Consistency}
 sites:
   a: supervised
   b: unsupervised
@@ -28,7 +28,7 @@ user_weights:
 PRETRAINING = """\
 name: study
 bundle: cxr_classification
-method: {path: fedmed.methods.fedmoco.FedMoCo}
+method: {path: fedmed.systems.fedmoco.method.FedMoCo}
 sites: {a: unsupervised, b: unsupervised}
 rounds: 200
 epochs: 1
@@ -115,7 +115,7 @@ def test_one_command_writes_fedmoco_for_own_sites(package, tmp_path):
 
 def test_a_job_may_start_from_a_part_of_a_checkpoint(package, tmp_path):
     study = yaml.safe_load(STUDY) | {"bundle": "cxr_classification", "sites": {"a": "supervised"}, "user_weights": {}}
-    study |= {"method": {"path": "fedmed.methods.linear.Linear"}}
+    study |= {"method": {"path": "fedmed.systems.fedmoco.method.Linear"}}
     study |= {"checkpoint": "encoder.pt", "checkpoint_tensors": [r"^encoder\."]}
     code, said = package(yaml.safe_dump(study), tmp_path / "study")
     assert code == 0, said
@@ -136,7 +136,7 @@ def test_a_job_for_sites_without_custom_code_differs_by_nothing_but_the_folders(
 
 
 @pytest.mark.parametrize("size", ["small", "paper"])
-@pytest.mark.parametrize("method", [*installed(), "fedmed.methods.fedmoco.FedMoCo"])
+@pytest.mark.parametrize("method", [*installed(), "fedmed.systems.fedmoco.method.FedMoCo"])
 def test_a_commented_study_of_every_method_becomes_a_job(load_script, package, tmp_path, capsys, method, size):
     assert load_script("package_job").main(["--init", method, "--size", size]) == 0
     text = capsys.readouterr().out

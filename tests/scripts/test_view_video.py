@@ -10,9 +10,9 @@ import yaml
 from PIL import Image, ImageColor
 
 from fedmed.data.datalist import case_names
-from fedmed.engines.mask_scores import SCORES
-from fedmed.engines.video_recorder import frames_file
 from fedmed.reports.palette import MARKS, PREDICTION, TRUTH
+from fedmed.training.mask_scores import SCORES
+from fedmed.training.video_recorder import frames_file
 from fedmed_demo import demo_site
 
 FRAMES = ["--frames", "4", "--dpi", "50"]

@@ -13,10 +13,10 @@ from fedmed.adapting.decisions import DEAD_ZONE, Adapted
 from fedmed.adapting.folder_images import FolderImages
 from fedmed.adapting.predictions import Predictions
 from fedmed.data.augment.intensities import INTENSITIES, histogram
-from fedmed.engines.corrections.own_images import OwnImages
 from fedmed.reports.palette import INK, LIGHT, MUTED
 from fedmed.reports.phase_charts import spoken
 from fedmed.reports.plots import WIDTH
+from fedmed.training.corrections.own_images import OwnImages
 
 BEFORE, AFTER, TRAINING = MUTED, LIGHT[0], LIGHT[1]
 CHANNELS = ("red", "green", "blue")

@@ -13,18 +13,26 @@ from fedmed.adapting.folder_images import FolderImages
 from fedmed.adapting.predictions import Predictions, predictions
 from fedmed.data.augment.colours import COLOURS, Colours, colours, distance
 from fedmed.data.augment.intensities import INTENSITIES, histogram, matching_gamma
-from fedmed.engines.called_classes import objection
-from fedmed.engines.corrections import colour, gamma, statistics
-from fedmed.engines.corrections.own_images import MOST, OwnImages
-from fedmed.engines.own_normalisation import LayerStatistics, adapt, mean_distance, normalisation_layers, own_statistics
 from fedmed.errors import DataError
-from fedmed.methods.adaptations.statistics import Statistics
+from fedmed.methods.find_method import adaptations
+from fedmed.training.called_classes import objection
+from fedmed.training.corrections import colour, gamma, statistics
+from fedmed.training.corrections.own_images import MOST, OwnImages
+from fedmed.training.own_normalisation import (
+    LayerStatistics,
+    adapt,
+    mean_distance,
+    normalisation_layers,
+    own_statistics,
+)
 
 STATISTICS, INTENSITY, COLOUR, NONE = "statistics", "intensity", "colour", "none"
 ADAPTATIONS = (INTENSITY, COLOUR, STATISTICS)  # in the order in which they act
 SETTINGS: dict[str, tuple[str, Any]] = {INTENSITY: ("image_gamma", 1.0), COLOUR: ("image_colours", None)}
 TOLD = {INTENSITY: INTENSITIES, COLOUR: COLOURS}
-PRIOR, DEAD_ZONE = Statistics.prior, Statistics.dead_zone  # as in a federation that does not say otherwise
+PRIOR, DEAD_ZONE = (
+    getattr(adaptations()["statistics"], name) for name in ("prior", "dead_zone")
+)  # as in a federation that does not say otherwise
 UNASKED = "not asked for (--adaptation)"
 
 
@@ -161,7 +169,7 @@ def _of_colours(images: Any, told: Tensor, forced: bool) -> Decision:
 
 
 def _measured(shown: FolderImages, network: nn.Module) -> dict[str, LayerStatistics]:
-    """As :class:`fedmed.engines.corrections.statistics.OwnStatistics` does at a site of a federation.
+    """As :class:`fedmed.training.corrections.statistics.OwnStatistics` does at a site of a federation.
 
     Raises:
         DataError: there are too few images, or all are alike.

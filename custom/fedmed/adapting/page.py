@@ -11,10 +11,10 @@ from fedmed.adapting.cases import cases
 from fedmed.adapting.decisions import Adapted, Decision
 from fedmed.adapting.folder_images import FolderImages
 from fedmed.data.augment.colours import COLOURS, Colours, colours
-from fedmed.engines.corrections.own_images import OwnImages
 from fedmed.reports.plots import style, svg
 from fedmed.reports.sheet import Sheet, SheetFigure, SheetTable
 from fedmed.reports.words import join
+from fedmed.training.corrections.own_images import OwnImages
 
 KIND = "adapted to this hospital's images"
 UNKNOWN = [

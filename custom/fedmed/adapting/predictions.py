@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fedmed.adapting.folder_images import FolderImages
 from fedmed.data.spread import spread
-from fedmed.engines.called_classes import TOLERANCE, Called, called, classes_called, entropy
-from fedmed.engines.corrections.statistics import of_one_shape
+from fedmed.training.called_classes import TOLERANCE, Called, called, classes_called, entropy
+from fedmed.training.corrections.statistics import of_one_shape
 
 MOST = {0: 500, 2: 60, 3: 8}  # images that are looked at, by the axes of what is said of one: classes, masks, volumes
 
@@ -21,7 +21,7 @@ class Prediction:
 
     Attributes:
         place: of the image in its list.
-        entropy, called: see :mod:`fedmed.engines.called_classes`.
+        entropy, called: see :mod:`fedmed.training.called_classes`.
         values: probabilities (C,), or a mask (...) uint8 of the likeliest classes.
     """
 

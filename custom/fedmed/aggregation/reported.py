@@ -9,7 +9,7 @@ from fedmed.errors import JobError, UpdateRefused
 
 
 class ReportedWeighting(Weighting):
-    """By a positive number that each site reports, such as the trace of its Fisher information (FedAS, CVPR 2024).
+    """By a positive number that each site reports, such as the trace of its Fisher information.
 
     A site decides itself how much it counts: one that reports a number a thousand times the others' is nearly alone.
     ``most`` bounds what is taken. Where a site does not report it, because its own settings do not allow it, the round

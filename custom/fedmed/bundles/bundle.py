@@ -61,14 +61,12 @@ class Bundle:
     def config_file(self, overlay: str) -> Path:
         """The file of this name, YAML or JSON: in ``configs/``, else among the overlays that every bundle can use."""
         check_name(overlay, "overlay")
-        folders = (self.root / "configs", SHARED_OVERLAYS)
-        for path in (folder / f"{overlay}{suffix}" for folder in folders for suffix in (".yaml", ".json")):
-            if path.is_file():
-                return path
-        own, shared = (sorted(p.stem for p in f.iterdir() if p.suffix in (".yaml", ".json")) for f in folders)
+        own = {p.stem: p for p in (self.root / "configs").iterdir() if p.suffix in (".json", ".yaml")}
+        if found := own.get(overlay) or SHARED_OVERLAYS.get(overlay):
+            return found
         raise BundleError(
-            f"bundle '{self.name}' has no overlay '{overlay}'. It has: {', '.join(own)}; every bundle has: "
-            f"{', '.join(shared)}"
+            f"bundle '{self.name}' has no overlay '{overlay}'. It has: {', '.join(sorted(own))}; every bundle has: "
+            f"{', '.join(sorted(SHARED_OVERLAYS))}"
         )
 
     @cached_property

@@ -8,6 +8,8 @@ from typing import Any
 
 from monai.bundle import ComponentLocator, ConfigParser
 
+from fedmed.errors import BundleError
+from fedmed.moved_classes import hint
 from fedmed.yaml_limits import check_limits
 
 
@@ -48,5 +50,7 @@ def _classes(modules: tuple[str, ...]) -> dict[str, list[str]]:
 def _content(path: str, text: bytes) -> dict[str, Any]:
     if not path.endswith(".json"):
         check_limits(text.decode(errors="replace"))
+    if moved := hint(text.decode(errors="replace")):
+        raise BundleError(f"{path}: {moved}")
     content: dict[str, Any] = ConfigParser.load_config_file(path)
     return content

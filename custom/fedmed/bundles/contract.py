@@ -43,7 +43,7 @@ class Use:
 ALWAYS = {"network": "the network, with its initial weights"}
 TO_TRAIN = {
     "train#data": "the cases that a round trains on, a list",
-    "train#trainer": "an engine of fedmed.engines, or one with its methods",
+    "train#trainer": "an engine of fedmed.training, or one with its methods",
     "optimizer": "the optimizer, whose state a site keeps over the rounds",
     "batch_size": "cases in a batch, which a site may cut",
     "epoch_length": "optimizer steps of a round",
@@ -57,7 +57,7 @@ TO_SCORE = {
 PROVIDER = "metadata#provider"
 TO_EXCHANGE = {PROVIDER: "called before training, it returns what other sites get of this one"}
 SERVER_TRAINING = "server#training"
-TO_TRAIN_MEAN = {SERVER_TRAINING: "it trains the averaged network, see fedmed/engines/server_engine.py"}
+TO_TRAIN_MEAN = {SERVER_TRAINING: "it trains the averaged network, see fedmed/training/server_engine.py"}
 SITE = ("dataset_dir", "datalist", "device")
 
 
@@ -168,7 +168,7 @@ def _error_of(read: Callable[[], object]) -> Iterator[str]:
 
 def _ids(bundle: Bundle) -> set[str]:
     """Ids of the first level in all files that a training may be merged of."""
-    folders = (bundle.root / "configs", SHARED_OVERLAYS)
-    files = [path for folder in folders for path in folder.iterdir() if path.suffix in (".yaml", ".json")]
+    own = [path for path in (bundle.root / "configs").iterdir() if path.suffix in (".yaml", ".json")]
+    files = [*own, *SHARED_OVERLAYS.values()]
     contents = [BundleParser.load_config_file(path) for path in files if path.stem not in ("federation", "metadata")]
     return {str(id).split("::")[0].removeprefix("+") for content in contents for id in content}

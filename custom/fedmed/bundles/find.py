@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,9 @@ from fedmed.errors import BundleError
 from fedmed.files import CHECKOUT, folders_of
 
 PACKAGE = Path(__file__).resolve().parents[1]
-SHARED_OVERLAYS = PACKAGE / "overlays"  # that every bundle can use
+SHARED_OVERLAYS = {  # name -> file, of those that every bundle can use: they lie beside the system that they are of
+    path.stem: path for room in ("overlays", "systems") for path in sorted((PACKAGE / room).rglob("*.yaml"))
+}
 CHECKOUT_BUNDLES = CHECKOUT / "bundles"
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
@@ -49,16 +52,16 @@ def find_bundle(name: str, site_bundles: Path | None = None) -> Path:
     raise BundleError(f"bundle '{name}' not found. Looked in: {looked}. Install it there{meant}")
 
 
-def bundle_digest(root: Path, shared: Path | None = None) -> str:
+def bundle_digest(root: Path, shared: Mapping[str, Path] | None = None) -> str:
     """SHA-256 of a bundle's configs and Python files, which say what it does; not of weights and documents.
 
     Args:
         root: the bundle's folder.
-        shared: a folder of overlays that the bundle can use too.
+        shared: name -> file of overlays that the bundle can use too.
     """
     files = [p for p in sorted(root.rglob("*")) if p.is_file() and _defines_behaviour(p.relative_to(root))]
     named = [(path.relative_to(root).as_posix(), path) for path in files]
-    named += [(f"fedmed/overlays/{path.name}", path) for path in sorted(shared.glob("*.yaml"))] if shared else []
+    named += [(f"fedmed/overlays/{path.name}", path) for _, path in sorted((shared or {}).items())]
     digest = hashlib.sha256()
     for name, path in named:
         digest.update(name.encode() + b"\0")

@@ -7,12 +7,12 @@ from typing import Any
 from torch import Tensor
 
 from fedmed.class_paths import load_class
-from fedmed.engines.gradient_correction import Correction
 from fedmed.errors import ExportError, StateError
 from fedmed.export.finished_run import FinishedRun
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.recovery.site_state import SiteState
 from fedmed.reports.run_files import read_lines
+from fedmed.training.corrections.correction import Correction
 
 # A run folder, a site's simulator folder, the folder of the state itself.
 PLACES = ("fedmed", "simulate_job/fedmed", ".")
@@ -55,7 +55,7 @@ def site_settings(run: FinishedRun, site: str, site_run: Path | None, round: int
     kept = _state(run, site, site_run, round)[2].get("engine", {}).get("corrections", ())
     found: dict[str, Any] = {}
     for entry in kept:
-        kind: type[Correction] = load_class(entry["path"], ("fedmed.engines",))
+        kind: type[Correction] = load_class(entry["path"], ("fedmed.training", "fedmed.systems"))
         found |= kind.inference_settings(entry["state"])
     return found
 

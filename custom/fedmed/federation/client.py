@@ -19,9 +19,6 @@ from fedmed.data.datalist import case_names, check_words, list_entries
 from fedmed.data.patient_ids import check_patients
 from fedmed.data.trained_on import TrainedOn
 from fedmed.data.video.feature_store import encoder_digest
-from fedmed.engines.corrected_steps import Corrections
-from fedmed.engines.evaluation_files import write_patients
-from fedmed.engines.handlers import AbortHandler
 from fedmed.errors import BundleError, JobError
 from fedmed.federation.earlier_scores import EarlierScores
 from fedmed.federation.engine_runs import draw_preview, run_trainer, test_scores, validation_scores
@@ -38,6 +35,9 @@ from fedmed.messages.task import OWN, SELECTED, Task
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
+from fedmed.training.corrected_steps import Corrections
+from fedmed.training.evaluation_files import write_patients
+from fedmed.training.handlers import AbortHandler
 
 log = logging.getLogger("fedmed.site")
 

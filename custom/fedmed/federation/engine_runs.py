@@ -9,12 +9,12 @@ from torch import Tensor
 
 from fedmed.bundles.network import parsed
 from fedmed.bundles.score import Score
-from fedmed.engines.corrected_steps import Corrections
-from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
 from fedmed.errors import DataError
 from fedmed.federation.site_parser import listed
 from fedmed.jobs.plan import PROGRESS_LINES
 from fedmed.settings.site import SiteConfig
+from fedmed.training.corrected_steps import Corrections
+from fedmed.training.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
 
 Asked = Callable[[], bool]  # whether the job was aborted
 Report = Callable[[int, int, dict[str, float]], None]  # (step, steps, scalars: means since the last report)

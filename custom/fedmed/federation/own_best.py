@@ -5,11 +5,11 @@ import math
 from collections.abc import Mapping
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.engines.calibration import calibrated, mean_temperature
 from fedmed.federation.opened_model import OpenedModel
 from fedmed.messages.task import Task
 from fedmed.recovery.saved_state import START
 from fedmed.recovery.site_state import SiteState
+from fedmed.training.calibration import calibrated, mean_temperature
 
 log = logging.getLogger("fedmed.site")
 

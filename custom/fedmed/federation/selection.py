@@ -8,7 +8,7 @@ from statistics import median_low
 from torch import Tensor
 
 from fedmed.bundles.score import Score
-from fedmed.engines.calibration import calibrated, mean_temperature
+from fedmed.training.calibration import calibrated, mean_temperature
 
 log = logging.getLogger("fedmed.server")
 FULL = 0.1  # of the usual number of training images, from which on a site's score counts in full

@@ -16,9 +16,6 @@ from fedmed.bundles.contract import SERVER_TRAINING, Use
 from fedmed.bundles.network import initial_network, named_tensors, parsed, seed_everything
 from fedmed.bundles.server_bundle import server_bundle
 from fedmed.class_paths import class_path
-from fedmed.engines.handlers import AbortHandler
-from fedmed.engines.kept_training import HINT, load_network
-from fedmed.engines.server_engine import ServerEngine
 from fedmed.errors import BundleError, FedMedError, StateError, first_line
 from fedmed.federation.engine_runs import run_trainer
 from fedmed.federation.progress import Progress
@@ -26,9 +23,12 @@ from fedmed.jobs.plan import TRAINING_ROLES, Plan
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.messages.task import Task
+from fedmed.moved_classes import FINISH, hint
 from fedmed.recovery.model_store import ModelStore
 from fedmed.seeds import derive_seed
 from fedmed.settings.server import ServerFile
+from fedmed.training.handlers import AbortHandler
+from fedmed.training.server_engine import HINT, ServerEngine, load_network
 
 log = logging.getLogger("fedmed.server")
 NAME = "server"  # in progress and seeds
@@ -176,9 +176,10 @@ class ServerTraining:
         engine = parsed(parser, SERVER_TRAINING)
         path = class_path(engine)
         if not isinstance(engine, ServerEngine):
-            raise BundleError(f"'{SERVER_TRAINING}' is {path}, which lacks methods of fedmed.engines.server_engine")
+            raise BundleError(f"'{SERVER_TRAINING}' is {path}, which lacks methods of fedmed.training.server_engine")
         if (kept := self._kept.get("engine", path)) != path:
-            raise StateError(f"the kept state of the server's training is of {kept}, this job's is {path}; {HINT}")
+            other = f"the kept state of the server's training is of {kept}, this job's is {path}; {HINT}"
+            raise StateError(hint(kept, FINISH) or other)
         engine.load_state_dict(self._kept.get("state", {}), self.store.initial)
         return network, engine
 

@@ -84,8 +84,8 @@ class WarmStarts:
 @cache
 def _only_tells(overlay: str) -> bool:
     """Whether with an overlay a site tells others something before it trains, and trains as ever."""
-    path = SHARED_OVERLAYS / f"{overlay}.yaml"
-    return path.is_file() and set(yaml.safe_load(path.read_text(encoding="utf-8"))) == {"metadata"}
+    path = SHARED_OVERLAYS.get(overlay)
+    return path is not None and set(yaml.safe_load(path.read_text(encoding="utf-8"))) == {"metadata"}
 
 
 def site_answer(site: str, rounds: int) -> Callable[[Client, Task], Answer]:

@@ -22,7 +22,7 @@ def example(name: str, size: Literal["small", "paper"] = "small", allowed: tuple
     Args:
         name: the method's short name, or its class path.
         size: ``small``, which a laptop ends in minutes, or that of the method's paper.
-        allowed: class paths outside ``fedmed.methods`` that this machine's own settings list.
+        allowed: class paths outside FedMed that this machine's own settings list.
 
     Raises:
         JobError: there is no such method.

@@ -20,7 +20,7 @@ def read_job(folder: Path, allowed: Collection[str] = ()) -> Job:
 
     Args:
         folder: the job.
-        allowed: class paths outside ``fedmed.methods`` that this machine's own settings list.
+        allowed: class paths outside FedMed that this machine's own settings list.
 
     Raises:
         JobError: a file is missing or malformed, its apps carry different studies, or the study has mistakes.

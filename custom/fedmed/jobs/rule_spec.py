@@ -10,7 +10,7 @@ from fedmed.errors import JobError
 from fedmed.methods.kept_statistics import at_server
 from fedmed.methods.method import MEAN
 
-RULE_ROOMS = ("fedmed.aggregation", "fedmed.methods")
+RULE_ROOMS = ("fedmed.aggregation", "fedmed.systems")
 MIDDLE = "fedmed.aggregation.robust.MiddleMean"
 WEIGHTINGS = {
     "iterations": "fedmed.aggregation.weighting.IterationWeighting",
@@ -98,7 +98,7 @@ def load_rule(spec: Mapping[str, Any], allowed: Collection[str] = ()) -> ServerR
     """Build the server's rule from ``{path, args}``.
 
     Args:
-        spec: class path below ``fedmed.aggregation`` or ``fedmed.methods``, and plain arguments.
+        spec: class path below ``fedmed.aggregation`` or ``fedmed.systems``, and plain arguments.
         allowed: further class paths, which the server's own settings list.
 
     Raises:

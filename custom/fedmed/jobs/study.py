@@ -136,7 +136,7 @@ class Study(YamlModel):
         "anatomy, unit of each; of images in the order of the network's outputs, of masks what 1, 2, … stand for. By "
         "default what the bundle says",
     )
-    method: Named = Field(description="method, a class below fedmed.methods, and its arguments")
+    method: Named = Field(description="method, a class below fedmed.systems, and its arguments")
     algorithm: Algorithm | None = Field(
         default=None,
         description=f"what is added to any method: {', '.join(algorithms())}; with arguments {{name: …, args: {{…}}}}",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedmed.errors import JobError
-from fedmed.methods.algorithms.algorithm import Algorithm
+from fedmed.methods.algorithm import Algorithm
 from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, BesideModel
 
 LOOKS = {"unsupervised": "training_images", "evaluate": "scored_images"}  # role -> overlay: at which images

@@ -7,18 +7,18 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, TypeVar
 
-from fedmed.class_paths import classes_below, load_class
+from fedmed.class_paths import classes_below, classes_in, files_below, load_class
 from fedmed.errors import JobError
-from fedmed.methods.algorithms.algorithm import Algorithm
-from fedmed.methods.algorithms.with_algorithm import WithAlgorithm
+from fedmed.methods.algorithm import Algorithm
 from fedmed.methods.method import Method
+from fedmed.methods.supervised_fedavg import SupervisedFedAvg
+from fedmed.methods.with_algorithm import WithAlgorithm
+from fedmed.moved_classes import ADAPTATIONS_NOW
 
 log = logging.getLogger("fedmed.study")
-ROOM = "fedmed.methods"
-MOVED = {  # algorithms that are adaptations now; of sites that never train, none adapted then
-    "gamma_matching": ("intensity", {"scored_sites": False}),
-    "amplitude_normalisation": ("amplitude", {}),
-}
+SYSTEMS = "fedmed.systems"
+ROOMS = (SYSTEMS, "fedmed.methods")
+NO_METHODS = ("adaptations", "algorithms")  # rooms of what is added to a method
 SPEC = {"path", "args", "algorithm", "adaptation"}
 T = TypeVar("T", Method, Algorithm)
 
@@ -29,14 +29,14 @@ def load_method(spec: Any, allowed: Collection[str] = ()) -> Method:
     Args:
         spec: ``path``, ``args``, and where the study has them ``algorithm``, its ``name``, short or a class path, and
             ``args``, and ``adaptation``, a list of such.
-        allowed: class paths outside ``fedmed.methods`` that this machine's own settings list.
+        allowed: class paths outside ``fedmed.systems`` that this machine's own settings list.
 
     Raises:
         JobError: the class may not be named by a job, which is found out before anything is imported, is not there or
             not a method, or does not take the arguments.
     """
     if not isinstance(spec, Mapping) or "path" not in spec or set(spec) - SPEC:
-        raise JobError(f"'method' is {spec!r}; it needs 'path', a class path below {ROOM}, and may have 'args'")
+        raise JobError(f"'method' is {spec!r}; it needs 'path', a class path below {SYSTEMS}, and may have 'args'")
     spec = as_named_now(spec)
     method = _made(method_class(spec["path"], allowed), spec.get("args") or {}, f"method '{spec['path']}'")
     for chosen in spec.get("adaptation") or ():
@@ -52,7 +52,7 @@ def as_named_now(spec: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(chosen, Mapping) or not is_adaptation(chosen):
         return dict(spec)
     _tell_of_move(name := chosen["name"])
-    now, args = MOVED[name]
+    now, args = ADAPTATIONS_NOW[name]
     made = {"name": now, "args": {**args, **(chosen.get("args") or {})}}
     rest = {key: value for key, value in spec.items() if key != "algorithm"}
     return {**rest, "adaptation": [*rest.get("adaptation", ()), made]}
@@ -61,12 +61,12 @@ def as_named_now(spec: Mapping[str, Any]) -> dict[str, Any]:
 def is_adaptation(algorithm: Any) -> bool:
     """Whether what a study calls its algorithm, a name or ``name`` and ``args``, is an adaptation now."""
     name = algorithm.get("name") if isinstance(algorithm, Mapping) else algorithm
-    return isinstance(name, str) and name in MOVED
+    return isinstance(name, str) and name in ADAPTATIONS_NOW
 
 
 @cache
 def _tell_of_move(name: str) -> None:
-    log.warning("'algorithm: %s' is 'adaptation: %s' now, and is read so", name, MOVED[name][0])
+    log.warning("'algorithm: %s' is 'adaptation: %s' now, and is read so", name, ADAPTATIONS_NOW[name][0])
 
 
 def load_algorithm(chosen: Any, allowed: Collection[str] = (), what: str = "algorithm") -> Algorithm:
@@ -76,26 +76,28 @@ def load_algorithm(chosen: Any, allowed: Collection[str] = (), what: str = "algo
         JobError: as :func:`load_method`.
     """
     if not isinstance(chosen, Mapping) or "name" not in chosen or set(chosen) - {"name", "args"}:
-        raise JobError(f"'{what}' is {chosen!r}; it needs 'name', such as fedprox, and may have 'args'")
-    name, known = chosen["name"], algorithms() if what == "algorithm" else adaptations()
+        known = files_below(f"{SYSTEMS}.{what}s")
+        raise JobError(f"'{what}' is {chosen!r}; it needs 'name', one of {', '.join(known)}, and may have 'args'")
+    name, room = chosen["name"], f"{SYSTEMS}.{what}s"
+    known = files_below(room)
     if name not in known and "." not in str(name):
         near = get_close_matches(str(name), known, 1)
         hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}, and class paths"
         raise JobError(f"{what} '{name}' is unknown; {hint}")
-    kind = known[name] if name in known else load_class(name, (f"{ROOM}.{what}s",), allowed)
+    kind = classes_in(f"{room}.{name}", Algorithm)[0] if name in known else load_class(name, (room,), allowed)
     if not issubclass(kind, Algorithm) or kind is Algorithm:
-        raise JobError(f"'{name}' is not an {what}: derive it from fedmed.methods.algorithms.algorithm.Algorithm")
+        raise JobError(f"'{name}' is not an {what}: derive it from fedmed.methods.algorithm.Algorithm")
     return _made(kind, chosen.get("args") or {}, f"{what} '{name}'")
 
 
 def algorithms() -> dict[str, type[Algorithm]]:
     """Short name, which is the module's -> class of every algorithm of FedMed."""
-    return classes_below(f"{ROOM}.algorithms", Algorithm)
+    return classes_below(f"{SYSTEMS}.algorithms", Algorithm)
 
 
 def adaptations() -> dict[str, type[Algorithm]]:
     """Short name, which is the module's -> class of every adaptation of FedMed."""
-    return classes_below(f"{ROOM}.adaptations", Algorithm)
+    return classes_below(f"{SYSTEMS}.adaptations", Algorithm)
 
 
 def _made(kind: type[T], args: Any, what: str) -> T:
@@ -115,7 +117,7 @@ def method_class(path: Any, allowed: Collection[str] = ()) -> type[Method]:
     Raises:
         JobError: it may not be named by a job, is not there, or is not a method.
     """
-    kind = load_class(path, (ROOM,), allowed)
+    kind = load_class(path, ROOMS, allowed)
     if not issubclass(kind, Method):
         raise JobError(f"'{path}' is not a method: derive it from fedmed.methods.method.Method")
     return kind
@@ -133,8 +135,10 @@ def method_of_run(facts: Mapping[str, Any], allowed: Collection[str] = ()) -> Me
 
 
 def installed() -> dict[str, type[Method]]:
-    """Short name, which is the module's -> class of every method of FedMed."""
-    return classes_below(ROOM, Method)
+    """Short name -> class of every method of FedMed."""
+    modules = [f"{SYSTEMS}.{name}.method" for name in files_below(SYSTEMS) if name not in NO_METHODS]
+    found: list[type[Method]] = [SupervisedFedAvg, *(kind for module in modules for kind in classes_in(module, Method))]
+    return {kind.name: kind for kind in sorted(found, key=lambda kind: kind.name)}
 
 
 def find(name: str, allowed: Collection[str] = ()) -> str:

@@ -13,10 +13,6 @@ NONE = 1e-5
 FALL = 1 / 20
 FALL_FROM = 1e-3  # a site that began below it, such as a control population, may well predict nothing
 FALL_TO = 1e-3  # an untrained network predicts half of a scan; coming down from there is learning
-ADVICE = (
-    "lower unsupervised_learning_rate or the site's user weight, raise confidence, or set consistency_scope to "
-    "two_sided"
-)
 FRACTION = "train_foreground_fraction"
 
 
@@ -32,12 +28,12 @@ class PseudoLabelGuard(Guard):
     about any other says so.
 
     Args:
-        advice: what to do, for the messages: settings that the method has.
+        advice: what to do, for the messages, by settings that the method has.
     """
 
     needs = (FRACTION,)
 
-    def __init__(self, advice: str = ADVICE) -> None:
+    def __init__(self, advice: str) -> None:
         super().__init__()
         self.advice = advice
 
@@ -53,7 +49,7 @@ class PseudoLabelGuard(Guard):
         return SuspectedCollapse(update.site, found[1], found[0], fraction, reference)
 
 
-def collapse(fraction: float, reference: float, advice: str = ADVICE) -> tuple[str, str] | None:
+def collapse(fraction: float, reference: float, advice: str) -> tuple[str, str] | None:
     """Return (kind, message) of a collapse, or None.
 
     Args:

@@ -17,6 +17,7 @@ class Method:
     This class itself declares nothing: it stands for the method of a run whose records do not tell it.
 
     Attributes:
+        name: its short name, of letters, digits and underscores, for one of FedMed's own.
         title: its name for a person.
         source: the paper.
         aggregator: class path of FLARE's aggregator.
@@ -35,6 +36,7 @@ class Method:
             ``{labels}`` stands for what these sites lack; empty: nothing.
     """
 
+    name: ClassVar[str] = ""
     title: ClassVar[str] = "federated training"
     source: ClassVar[str] = ""
     aggregator: ClassVar[str] = "fedmed.flare.aggregators.IterationWeightedAggregator"

@@ -17,6 +17,7 @@ class SupervisedFedAvg(Method):
             ``uniform``.
     """
 
+    name: ClassVar[str] = "supervised_fedavg"
     title: ClassVar[str] = "supervised federated averaging"
     source: ClassVar[str] = "McMahan et al. 2017, arXiv 1602.05629"
     example: ClassVar[Mapping[str, Any]] = {"bundle": "covid_ct_segmentation", "rounds": 50, "steps": 400}

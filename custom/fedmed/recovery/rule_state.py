@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from fedmed.errors import StateError
+from fedmed.moved_classes import FINISH, hint
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,17 @@ class RuleState:
         Raises:
             StateError: says what differs, and how to go on.
         """
-        hint = "continue with the job that made it, or start a new run"
+        advice = "continue with the job that made it, or start a new run"
         if self.rule != rule:
-            raise StateError(f"the kept state is of the rule {self.rule}, this job's rule is {rule}; {hint}")
+            other = f"the kept state is of the rule {self.rule}, this job's rule is {rule}; {advice}"
+            raise StateError(hint(self.rule, FINISH) or other)
         ours = network(model)
         for name in sorted(set(ours) | set(self.network)):
             if ours.get(name) != self.network.get(name):
                 theirs, here = self.network.get(name, "missing"), ours.get(name, "missing")
                 raise StateError(
                     f"the kept state of rule {rule} is for another network: tensor '{name}' is {theirs} there and "
-                    f"{here} here; {hint}"
+                    f"{here} here; {advice}"
                 )
 
 

@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from fedmed.engines.auroc import class_aurocs, macro_mean
 from fedmed.errors import DataError
 from fedmed.reports import roc
 from fedmed.reports.class_probabilities import PREFIX, Probabilities, probabilities, tested
@@ -21,6 +20,7 @@ from fedmed.reports.run_report import Chart
 from fedmed.reports.scored_report import ScoredReport
 from fedmed.reports.site_rows import SiteRow, site_rows, span
 from fedmed.reports.words import fixed, join
+from fedmed.training.auroc import class_aurocs, macro_mean
 
 WIDE = 3.4  # inches of an image and its overlay
 OPAQUE = 0.72  # of the strongest heat; the image must stay visible below it

@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from fedmed.engines.kept_features import FILE
 from fedmed.errors import DataError
 from fedmed.reports.palette import INK, LIGHT, MUTED
 from fedmed.reports.phase_charts import legend_height, phase_colours, phase_legend
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import Site
 from fedmed.reports.run_files import read_arrays
+from fedmed.training.kept_features import FILE
 
 MODELS = {"evaluation_first": "before training", "evaluation": "selected model"}  # folders, oldest first
 KEYS = ("points", "explained", "phases", "videos", "classes")

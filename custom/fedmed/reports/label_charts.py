@@ -7,13 +7,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedmed.engines.confusion import Confusion
-from fedmed.engines.label_counts import LabelCounts
 from fedmed.reports.cells import SLANTED, draw_cells
 from fedmed.reports.palette import INK, LIGHT
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import Run
 from fedmed.reports.site_rows import site_rows
+from fedmed.training.confusion import Confusion
+from fedmed.training.label_counts import LabelCounts
 
 ALL = "all frames"
 FEW, LETTERS = 8, 13  # columns whose names have room for words below one another, and letters of a line of them

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from fedmed.errors import FedMedError
-from fedmed.methods.algorithms.algorithm import Algorithm
+from fedmed.methods.algorithm import Algorithm
 from fedmed.methods.find_method import adaptations, algorithms, installed
 from fedmed.methods.method import Method
 from fedmed.reports.sheet import Sheet, SheetTable

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from fedmed.engines.jackknife import estimate, leave_one_out
 from fedmed.reports.run_files import column
+from fedmed.training.jackknife import estimate, leave_one_out
 
 PATIENT = "patient"
 Scorer = Callable[[pd.DataFrame, np.ndarray], np.ndarray]  # cases (n rows), weights (R, n) -> (R,), NaN for no score
@@ -44,8 +44,8 @@ def paired_scores(
 ) -> PairedScores | None:
     """Compare two models case by case; None where they have no case in common.
 
-    The interval is that of :mod:`fedmed.engines.jackknife`: each patient is left out once, with all cases and from both
-    models.
+    The interval is that of :mod:`fedmed.training.jackknife`: each patient is left out once, with all cases and from
+    both models.
 
     Args:
         ours, theirs: two tables of cases, as text, with the columns ``case`` and ``patient``.

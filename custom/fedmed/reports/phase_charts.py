@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from fedmed.engines.confusion import Confusion
 from fedmed.reports.cells import draw_counts
 from fedmed.reports.palette import MUTED, PAPER, PHASES
 from fedmed.reports.plots import WIDTH
+from fedmed.training.confusion import Confusion
 
 CELL = (0.46, 0.34)  # inches of a table of counts: width and height of a cell
 BESIDE = 0.75  # inches between two tables, for the numbers of phases

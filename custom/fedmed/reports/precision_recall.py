@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedmed.engines.video_recorder import PROBABILITY, TRUTH
 from fedmed.reports.palette import site_colours
 from fedmed.reports.roc import calls_and_hits, name_sites, panels_of, unit_square
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, read_table
+from fedmed.training.video_recorder import PROBABILITY, TRUTH
 
 
 def frames_of(run: Run) -> dict[str, pd.DataFrame]:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from fedmed.engines.label_counts import LabelCounts
 from fedmed.reports.label_charts import counts_of, heat_map, label_bars
 from fedmed.reports.precision_recall import frame_tables, precision_recall
 from fedmed.reports.run_contents import Run, Site
@@ -13,6 +12,7 @@ from fedmed.reports.site_rows import SiteRow, site_rows
 from fedmed.reports.timelines import label_rows, read_labels
 from fedmed.reports.video_report import VideoReport
 from fedmed.reports.words import fixed, join
+from fedmed.training.label_counts import LabelCounts
 
 
 def _one_answer(site: str, labels: Sequence[str], counts: LabelCounts, frames: float | None) -> Iterator[str]:

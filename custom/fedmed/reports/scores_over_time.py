@@ -10,14 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fedmed.engines.evaluation_files import pictured
-from fedmed.engines.video_recorder import frames_file
 from fedmed.errors import DataError
 from fedmed.reports.palette import INK, LIGHT, MUTED
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import PICTURES, Site
 from fedmed.reports.run_files import column, read_table
 from fedmed.reports.words import join
+from fedmed.training.evaluation_files import pictured
+from fedmed.training.video_recorder import frames_file
 
 SCORE, SECOND = "dice", "second"
 HIGH = 1.45  # inches of a panel

@@ -6,8 +6,6 @@ from statistics import fmean
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedmed.engines.mask_recorder import FAR
-from fedmed.engines.mask_scores import OVERLAPS, SCORES
 from fedmed.reports.cells import SLANTED, draw_cells
 from fedmed.reports.frame_masks import frames_with_masks, read_frame
 from fedmed.reports.label_charts import labels_of
@@ -20,6 +18,8 @@ from fedmed.reports.scores_over_time import ScoredVideo, dice_over_time, scored_
 from fedmed.reports.site_rows import SiteRow, site_rows
 from fedmed.reports.video_report import VideoReport
 from fedmed.reports.words import count, fixed, join
+from fedmed.training.mask_recorder import FAR
+from fedmed.training.mask_scores import OVERLAPS, SCORES
 
 TITLES = {"dice": "Dice", "iou": "IoU", "hd95": "HD95, pixels", "assd": "ASSD, pixels"}
 ALL = "mean of the sites"

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from fedmed.bundles.score import HD95
 from fedmed.data.structure import Structure, titles
-from fedmed.engines.surface_distance import APART
 from fedmed.reports.palette import INK, PREDICTION, PREDICTION_INK, TRUTH_INK
 from fedmed.reports.run_contents import UNSCORED, Run, Site
 from fedmed.reports.run_files import column
@@ -19,6 +18,7 @@ from fedmed.reports.scored_report import ScoredReport
 from fedmed.reports.site_rows import SiteRow
 from fedmed.reports.slice_picture import draw, extent, outline, read_slice, svg
 from fedmed.reports.words import NOTHING, count, fixed, join
+from fedmed.training.surface_distance import APART
 
 ISLANDS = (
     f"Distant islands ({APART:g} mm or more from all that is true), a few of which make HD95 large where Dice is high"

@@ -12,12 +12,12 @@ from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.label_table import TimedLabels, read_label_table
 from fedmed.data.video.source import Damage, VideoSource, open_video
 from fedmed.data.video.table_times import PHASE, SECOND
-from fedmed.engines.mask_scores import SCORES
-from fedmed.engines.video_recorder import PROBABILITY, TRUTH
 from fedmed.errors import DataError
 from fedmed.reports.ribbon import Ribbon, held
 from fedmed.reports.run_files import read_table
 from fedmed.reports.video_stills import ANY, upright
+from fedmed.training.mask_scores import SCORES
+from fedmed.training.video_recorder import PROBABILITY, TRUTH
 
 KNOWN, CALLED, MASKS = "truth", "prediction", "masks"
 IMAGE, ERROR = "image", "error"  # columns of a bundle's table: the file, and why it could not be read

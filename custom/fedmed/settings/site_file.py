@@ -2,8 +2,9 @@
 
 from typing import Annotated, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from fedmed.moved_classes import hint
 from fedmed.settings.machine import Machine
 from fedmed.settings.privacy import Privacy
 from fedmed.settings.yaml_model import BesideTheFile, Contradictions, InWords, not_required
@@ -21,8 +22,19 @@ EXAMPLE = """\
     allowed_classes: []         # class paths beyond FedMed's own that a job may name here
     privacy: {}                 # what may leave: see docs/privacy.md
 """
+
+
+def _of_today(path: str) -> str:
+    if moved := hint(path):
+        raise ValueError(moved)
+    return path
+
+
 ClassPath = Annotated[
-    str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"), InWords("a class path, such as package.module.Class")
+    str,
+    Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"),
+    InWords("a class path, such as package.module.Class"),
+    AfterValidator(_of_today),
 ]
 WORD_NAME = r"^[a-z][a-z0-9_]{0,39}$"
 # It begins with a letter or digit, so that no bundle's configuration takes it for an expression or a reference.

@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from ignite.engine import Engine
 
-from fedmed.engines.trainer import StatefulTrainer
 from fedmed.methods.declarations import BEFORE_TRAINING, FROM_A_ROUND, ONCE, WITH_UPDATE, BesideModel, Role
-from fedmed.methods.fedmoco import SELF_ADAPTIVE
 from fedmed.methods.method import MEAN, Method
+from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
+from fedmed.training.trainer import StatefulTrainer
 
 received = []  # (site, round, others) of every run in this process
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from fedmed.engines.gradient_correction import Correction
 from fedmed.errors import StateError
+from fedmed.training.corrections.correction import Correction
 
 
 class DynamicTerm(Correction):

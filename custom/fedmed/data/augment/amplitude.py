@@ -1,6 +1,6 @@
 """Images with the amplitudes of other images: how bright and how coarse is mixed, and where things are stays.
 
-FedDG (Liu et al., CVPR 2021, arXiv 2103.06030) in the form of Markert 2022, Eq. 4.15. It works on plain pixels, before
+After Liu et al., CVPR 2021, arXiv 2103.06030, in the form of Markert 2022, Eq. 4.15. It works on plain pixels, before
 they are normalised, on any number of axes: frames, X-rays, volumes.
 """
 
@@ -13,7 +13,6 @@ from torch import Tensor
 from fedmed.errors import FedMedError, JobError
 from fedmed.seeds import derive_seed
 
-AMPLITUDE = "amplitude"  # what sites send each other, as a site's settings and the ledger call it
 BANK = torch.float16  # its rounding moves pixels in [0, 1] by up to 2.3e-4, most of it of the mean brightness
 LEAST = 1e-30  # below it an amplitude counts as 0, whose phase is 0
 

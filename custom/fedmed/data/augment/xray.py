@@ -1,4 +1,4 @@
-"""Random views of a batch of X-rays for contrastive learning, computed where the batch lies."""
+"""Random views of a batch of X-rays, two of which a model is to tell from others', computed where the batch lies."""
 
 import math
 from collections.abc import Sequence

@@ -1,1 +1,0 @@
-"""Corrections of a site's gradients that any bundle can use; see :mod:`fedmed.engines.gradient_correction`."""

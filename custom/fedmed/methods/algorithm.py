@@ -1,0 +1,72 @@
+"""What an algorithm adds to any method: a correction at the sites that train, and a part at the server."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedmed.errors import JobError
+from fedmed.methods.declarations import BesideModel
+from fedmed.methods.method import MEAN
+
+UNIFORM = "fedmed.aggregation.weighting.UniformWeighting"
+# Keys of a study, and arguments of its rule, that make another mean than that in which all sites count the same.
+NOT_PLAIN = ("user_weights", "normalise", "clip_norm")
+NOT_PLAIN_RULE = ("weighting", "rule", "trim", *NOT_PLAIN)
+PLAIN = {"weighting": "uniform", "rule": "mean"}  # which may be said
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """An addition to a method. A study names it by its file, as ``algorithm``; its fields are the arguments.
+
+    Attributes:
+        title: its name for a person.
+        source: the paper.
+        overlay: that sites which train get last, one of those that every bundle can use; None = they train as ever.
+        at_server: whether the server has a part, which needs a mean in which all sites count the same.
+        own_images, beside_learning: see :class:`Method`.
+    """
+
+    title: ClassVar[str]
+    source: ClassVar[str]
+    overlay: ClassVar[str | None] = None
+    at_server: ClassVar[bool] = False
+    own_images: ClassVar[bool] = False
+    beside_learning: ClassVar[str] = ""
+
+    def overlays_of(self, role: str) -> tuple[str, ...]:
+        """The overlays that sites of a role get, after the method's."""
+        return (self.overlay,) if self.overlay and role != "evaluate" else ()
+
+    def settings(self) -> Mapping[str, Any]:
+        """Settings of the overlay -> values."""
+        return {}
+
+    def private(self) -> str | None:
+        """Sharing group whose layers stay at the sites, in place of the study's ``sharing``; None = the study's."""
+        return None
+
+    def rule(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """The server's rule, ``path`` and ``args``, of the arguments of the mean that method and study ask for."""
+        return {"path": MEAN, "args": dict(args)}
+
+    def amended(self, rule: Mapping[str, Any]) -> dict[str, Any]:
+        """The server's rule, of the one that the method and the study ask for.
+
+        Raises:
+            JobError: that is not a mean which the algorithm's part at the server can act on.
+        """
+        if not self.at_server:
+            return dict(rule)
+        weighting = rule["args"].get("weighting")
+        if rule["path"] != MEAN or isinstance(weighting, Mapping):
+            what = f"'{rule['path']}'" if rule["path"] != MEAN else f"one weighted by {weighting}"
+            raise JobError(
+                f"{self.title} needs the plain mean of the sites at the server, and the rule is {what}; use "
+                "another method or rule, or leave 'algorithm' out"
+            )
+        return self.rule(rule["args"])
+
+    def values(self) -> tuple[BesideModel, ...]:
+        """What leaves a site beside the model on top of the method's."""
+        return ()

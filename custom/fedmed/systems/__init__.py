@@ -1,0 +1,1 @@
+"""Published systems: a folder each, with all that only it needs. No system imports another."""

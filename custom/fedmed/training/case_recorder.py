@@ -1,0 +1,170 @@
+"""The evaluation of a segmentation: a score for each case, and pictures of three of them."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from ignite.engine import Engine, Events
+from monai.data import MetaTensor
+from torch import Tensor
+
+from fedmed.errors import DataError, FedMedError
+from fedmed.training.evaluation_files import pictured, require_all, write_evaluation, write_pictures
+from fedmed.training.metrics import hard_dice
+from fedmed.training.surface_distance import hausdorff95, islands
+from fedmed.training.trainer import plain
+
+COLUMNS = ("case", "dice", "hd95", "truth_ml", "prediction_ml", "islands", "islands_ml")
+UNSCORED = "unscored_"  # how the names of pictures begin whose cases nobody has marked
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One case: its scores and one axial slice, seen from below as radiologists do; small, because all stay.
+
+    A case without a true mask has NaN for its scores and its true volume, and an empty truth.
+    """
+
+    case: str
+    dice: float
+    hd95: float  # mm; NaN where both masks are empty
+    millilitres: tuple[float, float]  # of the truth and of the prediction, in the whole volume
+    islands: int  # parts of the prediction that lie far from the truth; none without a true mask
+    islands_ml: float
+    image: np.ndarray  # (H, W) float16 in [0, 1]
+    truth: np.ndarray  # (H, W) uint8
+    prediction: np.ndarray  # (H, W) uint8
+    spacing: tuple[float, float]  # (row, column) in mm
+
+
+class CaseRecorder:
+    """Scores each case of an evaluator and keeps one slice of it; :meth:`finish` writes them.
+
+    The evaluator must decollate (MONAI's default) and post-process predictions to a mask (1, X, Y, Z) or two
+    channels (2, X, Y, Z). Volumes are oriented RAS, as the bundles make them. The slice is the axial one with the
+    largest area of the true mask; where that is empty, of the prediction; where both are empty, the middle one.
+
+    FedMed never sends these files: ``cases.csv`` (case, dice, hd95, truth_ml, prediction_ml, and islands and islands_ml
+    of :func:`fedmed.training.surface_distance.islands`) and ``best.npz``, ``median.npz`` and
+    ``worst.npz`` with ``image`` (H, W) float in [0, 1], ``truth`` and ``prediction`` (H, W) uint8, ``spacing`` (row,
+    column) in mm, ``dice``, ``hd95`` in mm, ``millilitres`` (truth, prediction), ``window`` (2,) and ``case``. Cases
+    without masks have no scores: :meth:`draw` writes their pictures, ``unscored_1.npz`` and so on.
+
+    Args:
+        folder: where to write.
+        names: the cases' names, in the order in which the evaluator sees them.
+        spacing: (x, y, z) voxel size in mm; default: that of an image with metadata, otherwise 1 mm.
+        window: what 0 and 1 in an image were before, in HU of a CT; None = unknown.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        names: Sequence[str],
+        spacing: Sequence[float] | None = None,
+        window: Sequence[float] | None = None,
+    ) -> None:
+        self.folder, self.names, self.spacing = Path(folder), list(names), spacing
+        self.window = np.array(window if window is not None else (np.nan, np.nan), float)
+        self.results: list[CaseResult] = []
+
+    def attach(self, engine: Engine) -> None:
+        """Add to an evaluator."""
+        engine.add_event_handler(Events.STARTED, self.results.clear)
+        engine.add_event_handler(Events.ITERATION_COMPLETED, self._record)
+
+    def finish(self) -> dict[str, float | int]:
+        """Write the files; return only ``dice_mean``, ``dice_std`` (of two cases or more), ``hd95_median`` in mm (of
+        cases with something in either mask) and ``n_cases``.
+
+        Raises:
+            DataError: no case was evaluated, or fewer than were named, or the folder cannot be written.
+        """
+        require_all(sum(not math.isnan(case.dice) for case in self.results), len(self.names), "mask")
+        dices = [result.dice for result in self.results]
+        shown = {name: self.results[place] for name, place in pictured(dices).items()}
+        pictures = {name: self._picture(case) for name, case in shown.items()}
+        write_evaluation(self.folder, COLUMNS, map(_row, self.results), pictures)
+        found: dict[str, float | int] = {"dice_mean": statistics.fmean(dices), "n_cases": len(dices)}
+        found |= {"dice_std": statistics.stdev(dices)} if len(dices) > 1 else {}
+        known = [case.hd95 for case in self.results if not math.isnan(case.hd95)]
+        return found | ({"hd95_median": statistics.median(known)} if known else {})
+
+    def draw(self) -> None:
+        """Write a picture of each case and nothing else; of cases that nobody has marked.
+
+        Raises:
+            DataError: the folder cannot be written.
+        """
+        numbered = enumerate(self.results, start=1)
+        write_pictures(self.folder, {f"{UNSCORED}{n}": self._picture(case) for n, case in numbered})
+
+    def _picture(self, case: CaseResult) -> dict[str, Any]:
+        return {**vars(case), "image": case.image.astype(np.float32), "window": self.window}
+
+    def _record(self, engine: Engine) -> None:
+        if not isinstance(engine.state.output, list):
+            raise FedMedError("CaseRecorder needs single cases; build the evaluator with decollate=True")
+        for output in engine.state.output:
+            if len(self.results) == len(self.names):
+                raise DataError(f"evaluation saw more than the {len(self.names)} cases it has names of")
+            self.results.append(self._result(self.names[len(self.results)], output))
+
+    def _result(self, case: str, output: dict[str, Any]) -> CaseResult:
+        image, label, pred = output["image"], output.get("label"), output["pred"]
+        spacing = self.spacing or (image.pixdim.tolist() if isinstance(image, MetaTensor) else (1.0, 1.0, 1.0))
+        prediction = foreground(pred)
+        truth = torch.zeros_like(prediction) if label is None else foreground(label)
+        if truth.shape != prediction.shape:
+            raise DataError(
+                f"case {case}: the prediction has shape {tuple(prediction.shape)}, the mask {tuple(truth.shape)}; "
+                "they must lie on one grid"
+            )
+        z, voxel = best_slice(truth, prediction), math.prod(map(float, spacing)) / 1000
+        sides, masks = [float(side) for side in spacing], (truth.cpu().numpy(), prediction.cpu().numpy())
+        n_islands, of_voxels = (0, 0) if label is None else islands(*masks, sides)
+        return CaseResult(
+            case=case,
+            dice=math.nan if label is None else hard_dice(prediction, truth),
+            hd95=math.nan if label is None else hausdorff95(*masks, sides),
+            millilitres=(math.nan if label is None else float(truth.sum()) * voxel, float(prediction.sum()) * voxel),
+            islands=n_islands,
+            islands_ml=of_voxels * voxel,
+            image=axial(plain(image)[0], z).clip(0, 1).astype(np.float16),
+            truth=axial(truth, z).astype(np.uint8),
+            prediction=axial(prediction, z).astype(np.uint8),
+            spacing=(float(spacing[1]), float(spacing[0])),
+        )
+
+
+def _row(case: CaseResult) -> tuple[str, ...]:
+    """A line of ``cases.csv``."""
+    truth, prediction, far = (f"{value:.4f}" for value in (*case.millilitres, case.islands_ml))
+    return (case.case, f"{case.dice:.6f}", f"{case.hd95:.4f}", truth, prediction, str(case.islands), far)
+
+
+def foreground(mask: Tensor) -> Tensor:
+    """Bool (X, Y, Z) of one channel (above 0.5) or of two (argmax)."""
+    mask = plain(mask)
+    if mask.ndim != 4 or len(mask) not in (1, 2):
+        raise FedMedError(f"a mask has shape {tuple(mask.shape)}; use (1, X, Y, Z), or (2, X, Y, Z) for two classes")
+    return mask[0] > 0.5 if len(mask) == 1 else mask[1] > mask[0]
+
+
+def best_slice(truth: Tensor, prediction: Tensor) -> int:
+    """Index of the axial slice to show, of bool (X, Y, Z)."""
+    for mask in (truth, prediction):
+        areas = mask.sum(dim=(0, 1))
+        if areas.any():
+            return int(areas.argmax())
+    return truth.shape[2] // 2
+
+
+def axial(volume: Tensor, z: int) -> np.ndarray:
+    """Slice z of an RAS volume (X, Y, Z): rows from front to back, the patient's right side on the left."""
+    return volume[:, :, z].flip(0, 1).T.contiguous().cpu().numpy()

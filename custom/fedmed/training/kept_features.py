@@ -1,0 +1,133 @@
+"""How a model sees frames of the videos of an evaluation: all of them in two dimensions, and two videos aligned."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from ignite.engine import Engine, Events
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from fedmed.data.spread import spread
+from fedmed.errors import FedMedError
+from fedmed.training.trainer import plain
+from fedmed.training.video_frames import SeenVideo
+
+FILE = "features"  # of the folder of an evaluation, with .npz
+
+
+class KeptFeatures:
+    """Takes what goes into a layer of the network while an evaluator runs, and keeps some frames of each video.
+
+    FedMed never sends what :meth:`content` returns; a recorder writes it into the folder of its evaluation.
+
+    Args:
+        layer: name of the module whose input is the frames' features (B, D), such as the classifier.
+        frames: of each video, spread evenly over it; all of a shorter one.
+
+    Raises:
+        FedMedError: fewer than two frames.
+    """
+
+    def __init__(self, layer: str, frames: int = 64) -> None:
+        if frames < 2:
+            raise FedMedError(f"KeptFeatures: frames is {frames}; use 2 or more")
+        self.layer, self.frames = layer, frames
+        self._batch: Tensor | None = None
+        self._hook: Any = None
+        self.begin()
+
+    def attach(self, engine: Engine) -> None:
+        """Add to an evaluator, before what reads its batches."""
+        engine.add_event_handler(Events.STARTED, self._listen)
+        for end in (Events.COMPLETED, Events.TERMINATE):
+            engine.add_event_handler(end, self._leave)
+
+    def begin(self) -> None:
+        """Forget the videos of an earlier run."""
+        self.rows: list[NDArray[np.float32]] = []
+        self.phases: list[NDArray[np.int16]] = []
+        self.times: list[NDArray[np.float64]] = []
+
+    def of_batch(self) -> Tensor:
+        """Features (B, D) of the batch that the network has just seen.
+
+        Raises:
+            FedMedError: the layer was not called, or not once with a row a frame.
+        """
+        found, self._batch = self._batch, None
+        if found is None or found.ndim != 2:
+            raise FedMedError(f"KeptFeatures: layer '{self.layer}' was not given one row (B, D) a frame; name another")
+        return found
+
+    def keep(self, video: SeenVideo, features: Tensor, phases: Tensor) -> None:
+        """Keep some frames of a video of T: features (T, D) and phases (T,)."""
+        places = spread(len(video.times), self.frames)
+        self.rows.append(features[places].float().numpy())
+        self.phases.append(phases[places].short().numpy())
+        self.times.append(video.times[places])
+
+    def content(self) -> Mapping[str, NDArray[Any]]:
+        """What is drawn of n frames of all videos, and of n_1 and n_2 of the first two; the features stay behind.
+
+        Returns:
+            ``points`` (n, 2), of :func:`two_dimensions`, and ``explained`` (2,); ``phases`` (n,), ``videos`` (n,),
+            places in the list, and ``times`` (n,) in seconds; of two videos or more also ``alignment`` (n_1, n_2),
+            cosines.
+        """
+        points, explained = two_dimensions(np.concatenate(self.rows))
+        videos = np.repeat(np.arange(len(self.rows)), [len(rows) for rows in self.rows])
+        found = {"points": points, "explained": explained, "videos": videos.astype(np.int32)}
+        found |= {"phases": np.concatenate(self.phases), "times": np.concatenate(self.times)}
+        return found | ({"alignment": cosines(*self.rows[:2])} if len(self.rows) > 1 else {})
+
+    def _listen(self, engine: Engine) -> None:
+        self.begin()
+        network: nn.Module = engine.network  # type: ignore[attr-defined] # MONAI's evaluators have one
+        layers = dict(network.named_modules())
+        if self.layer not in layers:
+            raise FedMedError(
+                f"KeptFeatures: {type(network).__name__} has no layer '{self.layer}'; name one in 'layer'"
+            )
+        self._leave()
+        self._hook = layers[self.layer].register_forward_pre_hook(self._take)
+
+    def _leave(self, *_: Any) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+        self._hook = None
+
+    def _take(self, _: nn.Module, inputs: tuple[Any, ...]) -> None:
+        self._batch = plain(inputs[0]).detach().cpu()
+
+
+def two_dimensions(rows: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The first two principal components of rows (n, D), and the share of the variance that lies along each.
+
+    Each points where the row farthest from the mean along it lies, so that the same rows give the same picture. Without
+    any variance all is 0.
+
+    Returns:
+        (n, 2) and (2,).
+    """
+    values = np.asarray(rows, np.float64)
+    centred = values - values.mean(axis=0)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    points, shares = np.zeros((len(values), 2)), np.zeros(2)
+    n, total = min(2, len(sizes)), float((sizes**2).sum())
+    points[:, :n] = left[:, :n] * sizes[:n]
+    if total > 0:
+        shares[:n] = sizes[:n] ** 2 / total
+    far = np.abs(points).argmax(axis=0)
+    points *= np.where(points[far, [0, 1]] < 0, -1.0, 1.0)
+    return points.astype(np.float32), shares.astype(np.float32)
+
+
+def cosines(first: ArrayLike, second: ArrayLike) -> NDArray[np.float32]:
+    """Cosine of every pair of rows (n, D) and (m, D): (n, m); 0 with a row of zeros."""
+    one, other = (torch.as_tensor(np.asarray(rows)).double() for rows in (first, second))
+    found = (
+        torch.nn.functional.normalize(one, dim=1, eps=1e-8) @ torch.nn.functional.normalize(other, dim=1, eps=1e-8).T
+    )
+    return found.float().numpy()

@@ -1,0 +1,178 @@
+"""The evaluation of masks of several classes on frames of videos."""
+
+import math
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from ignite.engine import Engine
+from torch import Tensor
+
+from fedmed.data.video.clip_loader import unit_float
+from fedmed.errors import DataError, FedMedError
+from fedmed.training.evaluation_files import pictured, write_pictures
+from fedmed.training.kept_gates import FILE, KeptGates
+from fedmed.training.label_counts import macro
+from fedmed.training.mask_scores import SCORES, Scores, class_scores, frame_scores, known_means
+from fedmed.training.surface_distance import islands
+from fedmed.training.trainer import plain
+from fedmed.training.video_frames import SeenVideo, VideoMean
+from fedmed.training.video_recorder import Recorded, VideoRecorder, text
+
+WHOLE = "foreground"  # name of all classes as one
+FAR = 0.1  # of the frame's diagonal: what is called so far from all that is true is a distant island
+
+
+class SeenFrame(NamedTuple):
+    """Video and second as words, whether there is something to see in a mask, and both masks, packed."""
+
+    case: str
+    dice: float
+    marked: bool
+    masks: bytes
+
+
+class MaskRecorder(VideoRecorder):
+    """Scores the frames of videos that have masks: of each class, then of each frame, of each video, of all videos.
+
+    ``frames/<number>_<video>.csv`` has ``second``, the frame's ``dice``, ``iou``, ``hd95`` and ``assd``, and the same
+    of each class: ``dice_<class>``; ``cases.csv`` also has ``islands``, parts that are called anything at least
+    :data:`FAR` from all that is true, and ``island_frames``, in how many frames those are. A picture is of a frame and
+    has ``image`` (H, W, 3) uint8, ``truth`` and ``prediction`` (H, W) uint8, ``classes``, ``dice`` and ``case``.
+    Distances are in pixels of the frames that the network sees.
+
+    :meth:`finish` also gives ``dice_<class>`` and so on: means over the videos in whose truth or prediction it is.
+
+    Args:
+        folder, names: see :class:`fedmed.training.video_recorder.VideoRecorder`.
+        classes: names of what 1, 2, … stand for; the network's first output is everything else.
+        whole: all classes are scored as one foreground, because the site's masks do not tell them apart (Fang et al.
+            2025, Table VIII); :meth:`finish` then gives no numbers of single classes.
+        gates: what keeps the gates of channels, for ``gates.npz``; None = they are not looked at.
+
+    The evaluator's loader has a ``dataset`` whose items, in the order in which they are seen, have ``image``
+    (k, 3, H, W).
+    """
+
+    scores = SCORES
+    spreads = ("dice", "iou")
+    truth = "masks"
+
+    def __init__(
+        self,
+        folder: Path | str,
+        names: Sequence[str],
+        classes: Sequence[str],
+        whole: bool = False,
+        gates: KeptGates | None = None,
+    ) -> None:
+        self.engine: Any = None
+        self.gates, self.outputs = gates, len(classes) + 1
+        super().__init__(folder, names, [WHOLE] if whole else classes)
+        self.whole, self.columns = whole, ("islands", "island_frames")
+
+    def attach(self, engine: Engine) -> None:
+        """Add to an evaluator."""
+        self.engine = engine
+        if self.gates:
+            self.gates.attach(engine)
+        super().attach(engine)
+
+    def begin(self) -> None:
+        super().begin()
+        self.seen: list[SeenFrame] = []
+
+    def read(self, logits: Tensor, labels: Tensor) -> Sequence[Tensor]:
+        if logits.shape[1] != self.outputs:
+            raise DataError(f"{logits.shape[1]} outputs a pixel, {self.outputs - 1} classes and the rest; correct one")
+        masks = called_and_true(logits, labels)
+        return [mask.clamp(max=1) for mask in masks] if self.whole else masks
+
+    def record(self, video: SeenVideo) -> Recorded:
+        each = scores_of(video, len(self.classes))
+        frames, name = frame_scores(each), self.names[video.place]
+        masks = np.stack([part.numpy() for part in video.parts], axis=1)
+        self.size = masks.shape[1:]
+        for second, dice, pair in zip(video.times, frames[:, 0].tolist(), masks, strict=True):
+            self.seen.append(
+                SeenFrame(f"{name}, {second:.1f} s", dice, bool(pair.any()), zlib.compress(pair.tobytes()))
+            )
+        header = [*SCORES, *(f"{score}_{label}" for label in self.classes for score in SCORES)]
+        lines = (map(text, row) for row in np.hstack([frames, each.reshape(len(each), -1)]))
+        far = [islands(true, called, apart=FAR * math.hypot(*self.size))[0] for called, true in masks]
+        row: dict[str, Any] = {"islands": sum(far), "island_frames": sum(count > 0 for count in far)}
+        row |= zip(SCORES, known_means(frames, 0).tolist(), strict=True)
+        return Recorded(row | {"of_classes": known_means(each, 0)}, header, map(tuple, lines))
+
+    def finish(self) -> dict[str, float | int]:
+        """As the base class; the gates are written too."""
+        found = super().finish()
+        if self.gates:
+            write_pictures(self.folder, {FILE: self.gates.content()})
+        return found
+
+    def together(self) -> dict[str, float]:
+        if self.whole:  # the means say it already, and no class of the model's is meant
+            return {}
+        videos = np.stack([row["of_classes"] for row in self.rows])
+        labels = enumerate(self.classes)
+        return {f"{s}_{label}": macro(videos[:, i, j]) for i, label in labels for j, s in enumerate(SCORES)}
+
+    def pictures(self) -> dict[str, dict[str, Any]]:
+        """Of the best, the median and the worst frame of those with something to see, if there are any."""
+        places = [place for place, frame in enumerate(self.seen) if frame.marked] or range(len(self.seen))
+        shown = pictured([self.seen[place].dice for place in places])
+        return {kind: self._of_frame(places[n]) for kind, n in shown.items()}
+
+    def _of_frame(self, place: int) -> dict[str, Any]:
+        """Its image is read again: the images of all frames would need too much memory."""
+        frame = self.seen[place]
+        called, truth = np.frombuffer(zlib.decompress(frame.masks), np.uint8).reshape(self.size)
+        image = unit_float(plain(self.engine.data_loader.dataset[place]["image"])[-1])
+        return {
+            "image": (image.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy(),
+            "truth": truth,
+            "prediction": called,
+            "classes": np.array(self.classes),
+            "dice": frame.dice,
+            "case": frame.case,
+        }
+
+
+class MaskDice(VideoMean):
+    """Mean over videos of the Dice of their frames, as an evaluator's key metric; see ``dice_mean`` above."""
+
+    def __init__(self) -> None:
+        super().__init__(called_and_true, _mean_dice)
+
+
+def _mean_dice(video: SeenVideo) -> float:
+    classes = max(int(part.max()) for part in video.parts)  # those above are in neither
+    return float(frame_scores(scores_of(video, max(classes, 1), distances=False))[:, 0].mean())
+
+
+def scores_of(video: SeenVideo, classes: int, distances: bool = True) -> Scores:
+    """(T, classes, 4) of what :func:`called_and_true` read."""
+    called, truth = (part.numpy() for part in video.parts)
+    pairs = zip(truth, called, strict=True)
+    return np.stack([class_scores(true, found, classes, distances) for true, found in pairs])
+
+
+def called_and_true(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Masks uint8 (B, H, W) that are called and true, of logits (B, 1 + classes, H, W) and whole numbers (B, H, W) or
+    (B, 1, H, W).
+
+    Raises:
+        FedMedError: other shapes, or a value that no output stands for.
+    """
+    truth = labels[:, 0] if labels.ndim == 4 else labels
+    if logits.ndim != 4 or truth.shape != (len(logits), *logits.shape[2:]) or labels.is_floating_point():
+        raise FedMedError(
+            f"logits {tuple(logits.shape)} and masks {tuple(labels.shape)} of {labels.dtype}; use (B, C, H, W) and "
+            "whole numbers (B, H, W)"
+        )
+    if int(truth.max()) >= logits.shape[1]:
+        raise FedMedError(f"a mask has the value {int(truth.max())}, and the network {logits.shape[1]} outputs a pixel")
+    return logits.argmax(dim=1).byte(), truth.byte()

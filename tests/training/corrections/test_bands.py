@@ -1,0 +1,118 @@
+"""A site's amplitudes for the others, the factors that it finds from theirs, and the images that the network sees."""
+
+import pytest
+import torch
+
+from fedmed.data.augment.bands import BANDS, band_amplitudes, band_factors, with_factors
+from fedmed.errors import DataError, FedMedError
+from fedmed.training.corrections.bands import MatchedBands, OwnBands
+from fedmed.training.corrections.correction import RoundStart
+from fedmed.training.corrections.own_images import MOST
+
+
+def noise(spread, seed=0, colours=1):
+    draw = torch.Generator().manual_seed(seed)
+    return torch.normal(0.5, spread, (colours, 64, 64), generator=draw).clamp(0, 1)
+
+
+def told(*images):
+    return OwnBands([{"image": image} for image in images])()
+
+
+def begun(own, *others, kept=None, **options):
+    term = MatchedBands(OwnBands([{"image": image} for image in own]), **options)
+    if kept is not None:
+        term.load_state_dict(kept)
+    term.begin(RoundStart({}, values={"others": list(others)} if others else {}))
+    return term
+
+
+def test_a_site_tells_one_vector_of_all_its_images():
+    one, other = noise(0.1), noise(0.2, 1)
+    assert torch.equal(told(one, other)["amplitude_bands"], band_amplitudes([one, other]))
+    assert told() == {}
+
+
+def test_of_a_long_list_images_spread_over_it_are_looked_at():
+    class List:
+        asked = []
+
+        def __len__(self):
+            return 10 * MOST
+
+        def __getitem__(self, place):
+            self.asked.append(place)
+            return {"image": torch.eye(4)[None]}
+
+    stops = []
+    OwnBands(made := List())(before_batch=lambda: stops.append(None))
+    assert made.asked == list(range(5, 10 * MOST, 10)) and len(stops) == MOST
+
+
+def test_a_site_is_drawn_to_the_mean_of_all_itself_among_them_and_keeps_the_factors():
+    own, first, second = noise(0.15), told(noise(0.05, 1)), told(noise(0.04, 2))
+    term = begun([own], first, second)
+    of_all = [told(own), first, second]
+    mean = sum(values["amplitude_bands"] for values in of_all) / 3
+    factors = term.state_dict()["factors"]
+    assert torch.equal(factors, band_factors(told(own)["amplitude_bands"], mean))
+    assert factors[0, 1:].tolist() == pytest.approx([0.08 / 0.15] * BANDS, rel=0.15)
+    again = begun([], kept=term.state_dict())  # without images, and without the others' a second time
+    batch = torch.rand(3, 1, 20, 20)
+    assert torch.equal(again.change_images(batch), with_factors(batch, factors))
+    assert torch.equal(again.change_scored_images(batch), with_factors(batch, factors))
+    assert MatchedBands.inference_settings(term.state_dict()) == {
+        "image_bands": [pytest.approx(factors[0].tolist(), abs=1e-7)]
+    }
+    assert torch.equal(torch.tensor(MatchedBands.inference_settings(term.state_dict())["image_bands"]), factors)
+
+
+def test_all_sites_that_tell_are_drawn_to_the_same():
+    images = [0.5 + (noise(0.1) - 0.5) * contrast for contrast in (0.4, 0.55, 1)]
+    shown = []
+    for place, image in enumerate(images):
+        others = [told(other) for other in images[:place] + images[place + 1 :]]
+        shown.append(begun([image], *others).change_images(image[None])[0])
+    found = torch.stack([band_amplitudes([image]) for image in shown])
+    assert torch.allclose(found, found.mean(dim=0), rtol=1e-3)
+
+
+def test_part_of_the_way():
+    whole, half = (begun([noise(0.15)], told(noise(0.05, 1)), strength=s).state_dict()["factors"] for s in (1, 0.5))
+    assert torch.allclose(half, whole.sqrt(), atol=1e-4)
+
+
+def test_images_that_are_alike_stay_as_they_are():
+    batch, term = noise(0.1)[None], begun([noise(0.1)], told(0.5 + (noise(0.1) - 0.5) * 1.15))
+    assert term.change_images(batch) is batch and MatchedBands.inference_settings(term.state_dict()) == {}
+
+
+def test_without_the_others_images_stay_as_they_are_and_that_is_said_once(caplog):
+    term, batch = begun([noise(0.1)]), noise(0.1)[None]
+    assert term.change_images(batch) is batch and caplog.text.count("no other site has told") == 1
+    begun([noise(0.1)], kept=term.state_dict())
+    assert caplog.text.count("no other site has told") == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"amplitude_bands": torch.ones(BANDS)},
+        {"amplitude_bands": torch.ones(0)},
+        {"amplitude_bands": torch.full((1 + BANDS,), float("nan"))},
+        {"amplitude_bands": torch.full((1 + BANDS,), 1e6)},
+        {"amplitude_bands": [0.1] * (1 + BANDS)},
+        {"mu": torch.ones(1 + BANDS)},
+        [],
+    ],
+)
+def test_what_are_no_amplitudes_is_refused(other):
+    with pytest.raises(FedMedError, match="'amplitude_bands' does not have 17 amplitudes for each colour"):
+        begun([noise(0.1)], other)
+
+
+def test_images_of_other_colours_or_of_another_range_are_refused():
+    with pytest.raises(FedMedError, match="of images with 3 colours, and this site's have 1"):
+        begun([noise(0.1)], told(noise(0.1, colours=3)))
+    with pytest.raises(DataError, match="image 1 of the list has"):
+        told(255 * noise(0.1))

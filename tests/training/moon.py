@@ -1,0 +1,54 @@
+"""MOON (Li, He, Song, CVPR 2021, arXiv 2103.16257) as a correction: what a method of one's own costs."""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, cross_entropy
+
+from fedmed.training.corrections.correction import Correction, check_kept
+
+
+class Moon(Correction):
+    """Draws features to those of the received model and away from those of the site's own last one (Eq. 3).
+
+    Args:
+        network: the bundle's.
+        mu, temperature: weight of the term, and of the similarities.
+    """
+
+    def __init__(self, network: nn.Module, mu: float = 1.0, temperature: float = 0.5) -> None:
+        self.network, self.mu, self.temperature = network, mu, temperature
+        self.previous: dict[str, Tensor] = {}
+
+    def begin(self, start):
+        check_kept(self.previous, self.network.state_dict(), "model of the last round")
+        self.received = copy.deepcopy(self.network).eval().requires_grad_(False)
+        self.last = copy.deepcopy(self.received)
+        self.last.load_state_dict(self.previous or self.network.state_dict())
+
+    def loss(self, images, features, batch):
+        if not self.previous:  # in the first round there is nothing to leave behind
+            return None
+        own = features.flatten(1)
+        near, far = (cosine_similarity(own, _features(model, images)) for model in (self.received, self.last))
+        logits = torch.stack([near, far], dim=1) / self.temperature
+        return self.mu * cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.long))
+
+    def end(self, parameters):
+        self.previous = {name: tensor.detach().clone() for name, tensor in self.network.state_dict().items()}
+        self.received = self.last = None
+
+    def state_dict(self):
+        return {"previous": self.previous}
+
+    def load_state_dict(self, state_dict):
+        self.previous = dict(state_dict["previous"])
+
+
+def _features(model, images):
+    found = []
+    *_, last = (module for module in model.modules() if [*module.parameters(recurse=False)])
+    with last.register_forward_pre_hook(lambda _, given: found.append(given[0])), torch.no_grad():
+        model(images)
+    return found[0].flatten(1)

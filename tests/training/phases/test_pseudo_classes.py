@@ -1,0 +1,92 @@
+"""Learning of frames without labels from the classes that the model sees in them."""
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from fedmed.data.augment import ScaleShift
+from fedmed.systems.fixmatch.engine import PseudoClassEngine
+from fedmed.systems.fixmatch.loss import fixmatch_loss, uda_loss
+from fedmed.training.frame_batches import FrameBatches
+
+
+@pytest.fixture
+def frames(labelled_batches):
+    """Batches as a loader gives them, without labels."""
+    return [{"image": batch["image"]} for batch in labelled_batches()]
+
+
+def engine_of(network, batches, confidence, lr=1e-2, loss=fixmatch_loss, **changes):
+    optimizer = torch.optim.Adam(network.parameters(), lr=lr, weight_decay=changes.pop("weight_decay", 0.0))
+    options = {"augment": ScaleShift(seed=3), "prepare_batch": FrameBatches(), **changes}
+    options |= {"class_loss": partial(loss, threshold=confidence), "confidence": confidence}
+    return PseudoClassEngine("cpu", 1, batches, network, optimizer, **options)
+
+
+def tensors(network):
+    return copy.deepcopy(network.state_dict())
+
+
+def test_fixmatch_equals_plain_pytorch(build, frames):
+    """Target in eval mode of the frame as it is, cross-entropy of the changed frame over the whole batch."""
+    network, twin = build(), build()
+    engine_of(network, frames, 0.3724, unlabelled_weight=0.5).run()
+    optimizer, augment = torch.optim.Adam(twin.parameters(), lr=1e-2), ScaleShift(seed=3)
+    counted = 0
+    for batch in frames:
+        images = batch["image"][:, 0].float() / 255
+        twin.eval()
+        with torch.no_grad():
+            sure, classes = twin(images).softmax(dim=1).max(dim=1)
+        twin.train()
+        optimizer.zero_grad()
+        loss = (F.cross_entropy(twin(augment(images)), classes, reduction="none") * (sure >= 0.3724)).sum() / len(
+            images
+        )
+        (0.5 * loss).backward()
+        if (sure >= 0.3724).any():
+            optimizer.step()
+        counted += int((sure >= 0.3724).sum())
+    assert 0 < counted < 18, "some frames count and some do not"
+    for name, value in twin.state_dict().items():
+        assert torch.allclose(network.state_dict()[name], value, atol=1e-6), name
+
+
+@pytest.mark.parametrize("loss", [fixmatch_loss, uda_loss])
+def test_it_moves_where_something_counts_and_says_how_much(build, frames, outputs_of, loss):
+    network = build()
+    before = tensors(network)
+    found = outputs_of(engine_of(network, frames, 0.0, loss=loss))
+    assert len(found) == 3 and all(output["sure_fraction"] == 1 and output["loss"] > 0 for output in found)
+    assert all(1 / 3 <= output["commonest_fraction"] <= 1 for output in found)
+    assert not torch.equal(network.features[0].weight, before["features.0.weight"])
+    assert not torch.equal(network.classifier.weight, before["classifier.weight"]), "it trains the classifier too"
+
+
+def test_nothing_counts(build, frames, outputs_of):
+    """No step: Adam would make one of weight decay alone."""
+    network = build()
+    before = tensors(network)
+    found = outputs_of(engine_of(network, frames, 1.0, weight_decay=0.1))
+    assert all(output["sure_fraction"] == 0 and output["loss"] == 0 for output in found)
+    for name, parameter in network.named_parameters():
+        assert torch.equal(parameter, before[name]), name
+
+
+def test_with_labels_beside_it_a_step_is_always_made(build, labelled_batches, frames):
+    network = build()
+    before = tensors(network)
+    engine_of(network, frames, 1.0, labeled_loader=labelled_batches(), supervised_loss=F.cross_entropy).run()
+    assert not torch.equal(network.classifier.weight, before["classifier.weight"])
+
+
+def test_one_class_everywhere_shows(build, frames, outputs_of):
+    network = build()
+    with torch.no_grad():
+        network.classifier.weight.zero_()
+        network.classifier.bias.copy_(torch.tensor([0.0, 5.0, 0.0]))
+    found = outputs_of(engine_of(network, frames, 0.9, lr=0.0))
+    assert all(output["commonest_fraction"] == 1 and output["sure_fraction"] == 1 for output in found)

@@ -1,0 +1,206 @@
+import copy
+
+import pytest
+import torch
+from monai.inferers import SimpleInferer
+from monai.networks.nets import SegResNet
+
+from fedmed.data.augment import Augment, ScaleShift
+from fedmed.errors import DataError, FedMedError
+from fedmed.losses.dice import SoftDiceLoss
+from fedmed.systems.covid_fssl.engine import ConsistencyEngine
+from fedmed.systems.covid_fssl.loss import ConsistencyLoss
+from fedmed.training.trainer import SupervisedEngine
+
+
+@pytest.fixture
+def network(undecided):
+    return undecided
+
+
+def build(network, loader, lr=1e-2, loss=None, augment=None, **changes):
+    optimizer = torch.optim.Adam(network.parameters(), lr=lr)
+    loss = loss or ConsistencyLoss("dice_hard", "foreground", 0.5)
+    augment = augment or ScaleShift(seed=5)
+    return ConsistencyEngine("cpu", 1, loader, network, optimizer, augment, consistency_loss=loss, **changes)
+
+
+def reference(network, unlabeled, labeled=(), weights=(1.0, 1.0), lr=1e-2):
+    """Algorithm 2 in plain PyTorch; ``labeled`` has a batch for every step or none."""
+    optimizer = torch.optim.Adam(network.parameters(), lr=lr)
+    criterion, augment = ConsistencyLoss("dice_hard", "foreground", 0.5), ScaleShift(seed=5)
+    for step, batch in enumerate(unlabeled):
+        network.eval()
+        with torch.no_grad():
+            p = network(batch["image"])
+        network.train()
+        optimizer.zero_grad()
+        loss = 0.0
+        if labeled:
+            y = labeled[step]["label"].float()
+            loss = weights[0] * SoftDiceLoss()(network(labeled[step]["image"]), y)
+        loss = loss + weights[1] * criterion(p, network(augment(batch["image"])))
+        loss.backward()
+        optimizer.step()
+
+
+def test_equals_algorithm_2(network, twin, unlabeled, same):
+    before = copy.deepcopy(network.state_dict())
+    engine = build(network, unlabeled)
+    engine.run()
+    reference(twin, unlabeled)
+    assert same(network, twin)
+    assert 0.1 < engine.state.output["confident_fraction"] < 0.9
+    assert not any(torch.equal(parameter, before[name]) for name, parameter in network.named_parameters())
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (2.0, 0.25)])
+def test_labelled_and_unlabelled_together(network, twin, unlabeled, labeled, weights):
+    """Three labelled batches for four steps: the loader begins again."""
+    engine = build(
+        network,
+        unlabeled,
+        labeled_loader=labeled,
+        supervised_loss=SoftDiceLoss(),
+        supervised_weight=weights[0],
+        unlabelled_weight=weights[1],
+    )
+    engine.run()
+    reference(twin, unlabeled, [*labeled, labeled[0]], weights)
+    for ours, theirs in zip(network.state_dict().values(), twin.state_dict().values(), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-6)
+    out = engine.state.output
+    total = weights[0] * out["supervised_loss"] + weights[1] * out["unlabelled_loss"]
+    assert out["loss"].item() == pytest.approx(total.item())
+
+
+def test_pseudo_label_pass_is_in_eval_mode_without_gradient(network, unlabeled, labeled):
+    engine = build(network, unlabeled[:2], labeled_loader=labeled, supervised_loss=SoftDiceLoss())
+    engine.run()
+    one = [("eval", False, "Tensor"), ("train", True, "Tensor"), ("train", True, "Tensor")]
+    assert network.passes == one * 2
+    assert network.training
+
+
+def test_pseudo_label_pass_leaves_batchnorm_statistics_alone(network, unlabeled):
+    seen = []
+    build(network, unlabeled[:1], augment=lambda batch: seen.append(copy.deepcopy(network.state_dict())) or batch).run()
+    norm = network.layers[1]
+    assert seen[0]["layers.1.num_batches_tracked"] == 0  # after the pseudo-label, before the student
+    assert torch.equal(seen[0]["layers.1.running_mean"], torch.zeros(3))
+    assert norm.num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("kind", ["l1", "l2", "ce", "dice_hard", "dice_soft"])
+def test_threshold_one_moves_no_parameter(network, unlabeled, kind):
+    """With τ = 1 the loss and its gradient are 0 (Yang et al. 2021, Eq. 6), and a fresh Adam does not move.
+
+    The running statistics of BatchNorm still change in the student's pass.
+    """
+    before = copy.deepcopy(network.state_dict())
+    build(network, unlabeled, loss=ConsistencyLoss(kind, "foreground", 1.0)).run()
+    for name, parameter in network.named_parameters():
+        assert torch.equal(parameter, before[name]), name
+    assert not torch.equal(network.layers[1].running_mean, before["layers.1.running_mean"])
+
+
+def test_outputs_are_detached_scalars(network, twin, unlabeled):
+    engine = build(network, unlabeled[:1], loss=ConsistencyLoss("dice_hard", "two_sided", 0.52))
+    engine.run()
+    with torch.no_grad():
+        p = twin.eval()(unlabeled[0]["image"])
+    out = engine.state.output
+    assert set(out) == {"loss", "confident_fraction", "foreground_fraction"}
+    assert all(value.ndim == 0 and not value.requires_grad for value in out.values())
+    assert out["foreground_fraction"].item() == pytest.approx((p > 0.5).double().mean().item())
+    assert out["confident_fraction"].item() == pytest.approx(((p > 0.52) | (p < 0.48)).double().mean().item())
+
+
+def test_labels_of_unlabelled_cases_are_ignored(network, twin, unlabeled, same):
+    build(network, [{**batch, "label": torch.full((2, 1, 8, 8, 8), torch.nan)} for batch in unlabeled]).run()
+    reference(twin, unlabeled)
+    assert same(network, twin)
+
+
+def test_pseudo_label_comes_from_the_weak_view(network, unlabeled):
+    class Views(Augment):
+        def __call__(self, batch):
+            return batch + 2
+
+        def weak(self, batch):
+            return batch + 1
+
+    inputs = []
+    network.register_forward_pre_hook(lambda module, args: inputs.append(args[0].clone()))
+    build(network, unlabeled[:1], augment=Views()).run()
+    image = unlabeled[0]["image"]
+    assert torch.equal(inputs[0], image + 1)
+    assert torch.equal(inputs[1], image + 2)
+
+
+def test_zero_unlabelled_weight_equals_supervised_training(labeled, unlabeled, same):
+    torch.manual_seed(0)
+    network = SegResNet(
+        init_filters=4, out_channels=1, blocks_down=(1, 1), blocks_up=(1,), norm=("group", {"num_groups": 2})
+    )
+    other = copy.deepcopy(network)
+    inferer = _Sigmoid()
+    build(
+        network,
+        unlabeled[:3],
+        labeled_loader=labeled,
+        supervised_loss=SoftDiceLoss(),
+        unlabelled_weight=0.0,
+        inferer=inferer,
+    ).run()
+    optimizer = torch.optim.Adam(other.parameters(), lr=1e-2)
+    SupervisedEngine("cpu", 1, labeled, other, optimizer, SoftDiceLoss(), inferer=inferer).run()
+    assert same(network, other)
+
+
+class _Sigmoid(SimpleInferer):
+    def __call__(self, inputs, network, *args, **kwargs):
+        return torch.sigmoid(network(inputs))
+
+
+def test_same_seed_gives_the_same_bits(network, twin, unlabeled, same):
+    build(network, unlabeled).run()
+    build(twin, unlabeled).run()
+    assert same(network, twin)
+
+
+def test_bad_arguments(network, unlabeled, labeled):
+    with pytest.raises(DataError, match="'unlabeled'"):
+        build(network, None)
+    with pytest.raises(FedMedError, match="supervised_loss"):
+        build(network, unlabeled, labeled_loader=labeled)
+    with pytest.raises(DataError, match="labelled cases is empty"):
+        build(network, unlabeled, labeled_loader=[], supervised_loss=SoftDiceLoss()).run()
+
+
+def test_two_channel_network_needs_an_inferer(unlabeled):
+    network = torch.nn.Conv3d(1, 2, 1)
+    with pytest.raises(FedMedError, match="inferer"):
+        build(network, unlabeled).run()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_mixed_precision_on_a_gpu(network, unlabeled, labeled):
+    network.cuda()
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    criterion = ConsistencyLoss("ce", "whole")
+    engine = ConsistencyEngine(
+        "cuda",
+        1,
+        unlabeled,
+        network,
+        optimizer,
+        ScaleShift(),
+        labeled,
+        SoftDiceLoss(),
+        consistency_loss=criterion,
+        amp=True,
+    )
+    engine.run()
+    assert engine.state.output["loss"].isfinite()
+    assert engine.state_dict()["scaler"]["scale"] > 0

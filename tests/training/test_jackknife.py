@@ -1,0 +1,174 @@
+"""A test of few videos at few sites keeps its 5 %, and its interval holds the truth as often as it says."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.stats import binom, ttest_1samp
+
+from fedmed.training.auroc import class_aurocs, macro_mean
+from fedmed.training.jackknife import Estimate, estimate, leave_one_out
+
+RUNS = 1000
+SITES = [(2, 3), (2, 2, 5), (2, 2, 3, 5, 3), (5,), (12,)]  # videos of each site
+DRAWN = {
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    "skewed": lambda rng, shape: (rng.gamma(4, size=shape) - 4) / 2,
+    "heavy tails": lambda rng, shape: rng.standard_t(3, size=shape),
+    "skewed scores": lambda rng, shape: rng.beta(1, 4, shape) - rng.beta(1, 4, shape),
+}
+EACH = pytest.mark.parametrize("kind", DRAWN)
+AT = pytest.mark.parametrize("sites", SITES, ids=str)
+
+
+def mean_of_sites(values):
+    """The mean over sites of the means over their videos, of all and without each video, and the videos' sites."""
+    strata = np.repeat(range(len(values)), [len(own) for own in values])
+    flat = np.concatenate(values)
+
+    def score(weights):
+        own = [weights[:, strata == k] for k in range(len(values))]
+        return np.mean([w @ flat[strata == k] / np.maximum(w.sum(1), 1) for k, w in enumerate(own)], axis=0)
+
+    return leave_one_out(score, [f"{place:03}" for place in range(len(flat))]), strata
+
+
+@cache
+def found(kind, sites):
+    """What is said of RUNS studies, in none of which two models differ."""
+    rng = np.random.default_rng([len(kind), *sites])
+    values = [DRAWN[kind](rng, (RUNS, n)) for n in sites]
+    return [estimate(*mean_of_sites([own[run] for own in values])) for run in range(RUNS)]
+
+
+def bootstrap_p(kind, sites, resamples=400):
+    """Of as many studies, by what this test took the place of: the smaller tail of resampled videos, site by site."""
+    rng, p = np.random.default_rng([len(kind), *sites]), []
+    values = [DRAWN[kind](rng, (RUNS, n)) for n in sites]
+    for run in range(RUNS):
+        means = [
+            rng.multinomial(n, np.full(n, 1 / n), resamples) @ own[run] / n
+            for n, own in zip(sites, values, strict=True)
+        ]
+        drawn = np.mean(means, axis=0)
+        p.append(2 * min((1 + tail.sum()) / (1 + resamples) for tail in (drawn <= 0, drawn >= 0)))
+    return np.array(p)
+
+
+def keeps(p, level):
+    """Whether false alarms are no more than the level allows, but for once in a thousand such simulations."""
+    return (np.array(p) < level).sum() <= binom.ppf(0.999, len(p), level)
+
+
+@EACH
+@AT
+def test_false_alarms_are_no_more_than_promised(kind, sites):
+    p = [one.p_differs() for one in found(kind, sites)]
+    assert keeps(p, 0.05) and keeps(p, 0.01)
+    above = [one.p_above() for one in found(kind, sites)]
+    assert keeps(above, 0.05) and keeps(above, 0.01)
+
+
+@AT
+def test_the_percentile_bootstrap_does_not_keep_them(sites):
+    p = bootstrap_p("normal", sites)
+    assert not keeps(p, 0.05) and not keeps(p, 0.01), "or this simulation could not tell"
+
+
+@EACH
+@AT
+def test_intervals_hold_the_truth_and_say_what_p_says(kind, sites):
+    told = found(kind, sites)
+    for level, p in ((0.95, [one.p_differs() for one in told]), (0.99, [2 * one.p_above() for one in told])):
+        ends = np.array([one.interval(level) for one in told])
+        outside = (ends[:, 0] > 0) | (ends[:, 1] < 0)
+        assert outside.sum() <= binom.ppf(0.999, RUNS, 1 - level)
+        said = outside if level == 0.95 else ends[:, 0] > 0
+        assert (said == (np.array(p) < 1 - level)).all()
+
+
+def test_a_difference_is_found():
+    """As many runs of a t test would find it, less what two cautions cost: a power of 0.81 and 0.88."""
+    rng = np.random.default_rng(0)
+    for sites, most, least in (((20,), 0.82, 0.74), ((5, 5, 5, 5), 0.86, 0.7)):
+        shift = 3 / np.sqrt(sum(sites))
+        values = [rng.normal(shift, 1, (RUNS, n)) for n in sites]
+        power = np.mean(
+            [estimate(*mean_of_sites([own[run] for own in values])).p_differs() < 0.05 for run in range(RUNS)]
+        )
+        assert least < power < most
+
+
+def test_an_auroc_of_few_patients_keeps_them_too():
+    """Two models of equal worth, whose probabilities go together, on twenty patients of whom ten are ill."""
+    rng, ill, p = np.random.default_rng(0), np.arange(20) % 2, []
+    for _ in range(300):
+        shared, own = rng.normal(ill, 1), rng.normal(0, 0.7, (2, 20))
+        a, b = (
+            leave_one_out(lambda w, q=shared + each: macro_mean(class_aurocs(np.c_[-q, q], ill, w)), range(20))
+            for each in own
+        )
+        told = estimate(a - b)
+        p.append(1.0 if told is None else told.p_differs())
+    assert keeps(p, 0.05) and keeps(p, 0.01)
+
+
+def test_of_one_mean_it_is_student_s_t():
+    values = np.array([-2.0, -1.0, 0.0, 1.5, 3.5])
+    values -= values.mean() - 1  # symmetrical enough for none of it to be left
+    told = estimate(*mean_of_sites([values]))
+    student = ttest_1samp(values, 0)
+    assert (told.value, told.freedom) == (pytest.approx(1), 4)
+    assert told.value / told.error == pytest.approx(student.statistic)
+    plain = Estimate(told.value, told.error, told.freedom)
+    assert plain.p_differs() == pytest.approx(student.pvalue) and plain.p_differs() <= told.p_differs()
+    assert plain.interval() == pytest.approx(tuple(student.confidence_interval()))
+
+
+def test_sites_are_strata():
+    """What is alike within each site is sure, however far the sites are apart; by hand."""
+    near, far = np.array([0.1, 0.3]), np.array([5.0, 5.1, 5.2])
+    told = estimate(*mean_of_sites([near, far]))
+    first, second = near.var(ddof=1) / 2 / 4, far.var(ddof=1) / 3 / 4
+    assert told.error**2 == pytest.approx(first + second)
+    equal = (1 / 2 + 1 / 3) ** 2 / (1 / 4 + 1 / 9 / 2)
+    assert told.freedom == pytest.approx(min((first + second) ** 2 / (first**2 + second**2 / 2), equal))
+
+
+def test_the_interval_reaches_further_on_the_side_of_the_longer_tail():
+    told = estimate(*mean_of_sites([np.array([0.0, 0.1, 0.1, 0.2, 0.2, 1.5])]))
+    low, high = told.interval()
+    assert told.skewness > 0 and high - told.value > 1.5 * (told.value - low)
+
+
+def test_cases_of_one_unit_are_left_out_together():
+    weights = []
+    values = leave_one_out(lambda own: weights.append(own) or own.sum(1), ["b", "a", "b"])
+    assert np.concatenate(weights).tolist() == [[1, 1, 1], [1, 0, 1], [0, 1, 0]] and values.tolist() == [3, 2, 1]
+
+
+def test_many_cases_are_weighed_a_few_units_at_a_time(monkeypatch):
+    monkeypatch.setattr("fedmed.training.jackknife.CELLS", 100)
+    sizes = []
+    values = leave_one_out(lambda own: sizes.append(own.size) or own.sum(1), range(40))
+    assert values.tolist() == [40, *[39] * 40] and max(sizes) <= 100
+
+
+@pytest.mark.parametrize(
+    ("values", "strata"),
+    [
+        ([0.1, 0.2, 0.0, 0.1], None),
+        ([0.1] * 5, ["a", "a", "b", "b"]),
+        ([0.1, 0.2, 0.0, 0.1, 0.1, 0.2, 0.1], [*"aaaaab"]),
+        ([0.1, np.nan, 0.0, 0.1, 0.1], None),
+        ([0.1] * 7, None),
+    ],
+    ids=["three units", "two of two sites", "one video of a site", "no score without one", "all the same"],
+)
+def test_where_units_cannot_tell_nothing_is_said(values, strata):
+    assert estimate(values, strata) is None
+
+
+def test_two_models_that_do_the_same_do_not_differ():
+    told = estimate([0.0] * 7)
+    assert (told.p_differs(), told.p_above(), told.interval()) == (1, 0.5, (0, 0))

@@ -1,0 +1,127 @@
+"""What is kept of how a model sees frames: worked out by hand, and taken from an evaluator's network."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from ignite.engine import Engine
+from torch import nn
+
+from fedmed.errors import FedMedError
+from fedmed.training.kept_features import KeptFeatures, cosines, spread, two_dimensions
+from fedmed.training.phase_recorder import PhaseRecorder
+
+PHASES = ["preparation", "clipping"]
+
+
+def test_frames_are_spread_evenly():
+    assert spread(10, 4).tolist() == [1, 3, 6, 8], "the middles of four parts of 2.5 frames"
+    assert spread(3, 4).tolist() == [0, 1, 2] and spread(0, 4).tolist() == []
+    assert all((np.diff(spread(length, 64)) > 0).all() for length in range(1, 300))
+
+
+def test_two_dimensions_by_hand():
+    """A cross: 3 either way along (1, 1)/√2, 1 either way along (1, -1)/√2; variances 18 and 2 of 20."""
+    one, other = np.array([1, 1]) / math.sqrt(2), np.array([1, -1]) / math.sqrt(2)
+    rows = np.stack([3 * one, -3 * one, other, -other]) + [5, 7]
+    points, explained = two_dimensions(rows)
+    assert explained == pytest.approx([0.9, 0.1])
+    assert np.abs(points) == pytest.approx(np.array([[3, 0], [3, 0], [0, 1], [0, 1]]), abs=1e-6)
+    assert points[0, 0] == -points[1, 0] and points[2, 1] == -points[3, 1]
+    for sign in (1, -1):
+        points, _ = two_dimensions(sign * np.array([[0.0, 0], [0, 0], [3, 0]]))
+        assert points[:, 0] == pytest.approx([-1, -1, 2]), "the farthest row is on the positive side"
+
+
+@pytest.mark.parametrize("rows", [np.ones((4, 3)), np.ones((1, 3)), np.array([[1.0], [2.0]])])
+def test_without_two_directions_there_is_a_picture_too(rows):
+    points, explained = two_dimensions(rows)
+    assert points.shape == (len(rows), 2) and np.isfinite(points).all() and explained[1] == 0
+    assert explained[0] == (1 if len(np.unique(rows)) > 1 else 0)
+
+
+def test_cosines_by_hand():
+    found = cosines([[1, 0], [3, 4], [0, 0]], [[2, 0], [0, 5]])
+    assert found == pytest.approx(np.array([[1, 0], [0.6, 0.8], [0, 0]]))
+
+
+class Net(nn.Module):
+    """Features that are the frames themselves, and a classifier."""
+
+    def __init__(self):
+        super().__init__()
+        self.features, self.classifier = nn.Identity(), nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.classifier(self.features(x))
+
+
+def evaluated(recorder, lengths=(9, 5), size=4):
+    """Run a recorder; returns the frames of each video, (T, 3), and the network."""
+    network, rng = Net(), np.random.default_rng(0)
+    frames = [torch.from_numpy(rng.normal(size=(length, 3))).float() for length in lengths]
+    rows = [(v, t, int(t > 2), frames[v][t]) for v in range(len(lengths)) for t in range(lengths[v])]
+
+    def batches():
+        for start in range(0, len(rows), size):
+            video, time, label, image = zip(*rows[start : start + size], strict=True)
+            times = torch.tensor(time).double()[:, None]
+            yield {
+                "video": torch.tensor(video),
+                "time": times,
+                "label": torch.tensor(label),
+                "image": torch.stack(image),
+            }
+
+    def step(engine, batch):
+        return {"pred": engine.network(batch["image"]), "label": batch["label"]}
+
+    engine = Engine(step)
+    engine.network = network
+    recorder.attach(engine)
+    engine.run(batches())
+    return frames, network
+
+
+def test_a_recorder_writes_a_picture_of_features_and_sends_nothing_of_it(tmp_path):
+    recorder = PhaseRecorder(tmp_path, ["a", "b"], PHASES, KeptFeatures("classifier", frames=4))
+    frames, network = evaluated(recorder)
+    plain = PhaseRecorder(tmp_path / "plain", ["a", "b"], PHASES)
+    sent = recorder.finish()
+    found = np.load(tmp_path / "features.npz")
+    kept = [frames[0][[1, 3, 5, 7]], frames[1][[0, 1, 3, 4]]]
+    assert found["videos"].tolist() == [0] * 4 + [1] * 4 and found["times"].tolist() == [1, 3, 5, 7, 0, 1, 3, 4]
+    assert found["phases"].tolist() == [0, 1, 1, 1, 0, 0, 1, 1] and found["classes"].tolist() == PHASES
+    assert found["points"] == pytest.approx(two_dimensions(torch.cat(kept).numpy())[0])
+    assert found["alignment"] == pytest.approx(cosines(*kept))
+    assert set(found) == {"points", "explained", "videos", "phases", "times", "alignment", "classes"}, (
+        "no feature itself"
+    )
+    evaluated(plain)
+    assert set(sent) == set(plain.finish()) and not (tmp_path / "plain/features.npz").exists()
+    assert not network.classifier._forward_pre_hooks, "the network is as it was"
+
+
+def test_one_video_has_nothing_to_be_aligned_with(tmp_path):
+    recorder = PhaseRecorder(tmp_path, ["a"], PHASES, KeptFeatures("classifier"))
+    evaluated(recorder, lengths=(6,))
+    recorder.finish()
+    assert "alignment" not in np.load(tmp_path / "features.npz")
+
+
+def test_a_second_run_starts_anew(tmp_path):
+    recorder = PhaseRecorder(tmp_path, ["a", "b"], PHASES, KeptFeatures("classifier"))
+    evaluated(recorder)
+    evaluated(recorder)
+    recorder.finish()
+    assert len(np.load(tmp_path / "features.npz")["points"]) == 14
+
+
+def test_a_wrong_layer_is_named(tmp_path):
+    with pytest.raises(FedMedError, match="Net has no layer 'head'"):
+        evaluated(PhaseRecorder(tmp_path, ["a", "b"], PHASES, KeptFeatures("head")))
+    with pytest.raises(FedMedError, match="frames is 1; use 2 or more"):
+        KeptFeatures("classifier", frames=1)
+    with pytest.raises(FedMedError, match="layer 'classifier' was not given one row"):
+        KeptFeatures("classifier").of_batch()

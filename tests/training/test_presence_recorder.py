@@ -1,0 +1,124 @@
+"""Scores of videos from frames in batches of any size, and the files that stay at the site."""
+
+import csv
+
+import numpy as np
+import pytest
+import torch
+from ignite.engine import Engine
+
+from fedmed.errors import DataError, FedMedError
+from fedmed.training.label_counts import LabelCounts
+from fedmed.training.presence_recorder import PresenceRecorder, VideoF1
+
+TOOLS = ["grasper", "clipper", "bag"]
+NAMES = ["a", "b", "c"]
+
+
+def videos(lengths=(7, 4, 9), seed=0):
+    """(truth (T, 3), logits (T, 3)) of each; the third tool is in the last video alone."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for place, length in enumerate(lengths):
+        truth = rng.random((length, 3)) < [0.6, 0.4, 0.5 if place == 2 else 0]
+        made.append((truth, (rng.normal(0, 1, (length, 3)) + 2 * truth - 1 - 3 * (np.arange(3) == 2) * (place < 2))))
+    return made
+
+
+def batches(made, size):
+    """As a loader of frames gives them, with what an evaluator makes of them."""
+    rows = [(v, t, made[v][0][t], made[v][1][t]) for v in range(len(made)) for t in range(len(made[v][0]))]
+    for start in range(0, len(rows), size):
+        v, t, truth, logits = (np.stack(part) for part in zip(*rows[start : start + size], strict=True))
+        yield {
+            "video": torch.from_numpy(v),
+            "time": torch.from_numpy(t).float()[:, None],
+            "label": torch.from_numpy(truth).float(),
+            "pred": torch.from_numpy(logits),
+        }
+
+
+def run(made, handlers, size=5):
+    engine = Engine(lambda _, batch: {"pred": batch["pred"], "label": batch["label"]})
+    for attach in handlers:
+        attach(engine)
+    engine.run(batches(made, size))
+    return engine
+
+
+def recorded(folder, made, size=5, **values):
+    recorder = PresenceRecorder(folder, NAMES[: len(made)], TOOLS, **values)
+    run(made, [recorder.attach], size)
+    return recorder
+
+
+@pytest.mark.parametrize("size", [1, 5, 50])
+def test_numbers_of_all_videos_follow_from_frames_whatever_the_batches(tmp_path, size):
+    made = videos()
+    found = recorded(tmp_path, made, size).finish()
+    counts = [LabelCounts.of(truth, logits >= 0) for truth, logits in made]
+    f1 = [np.nanmean(one.f1("skip")) for one in counts]
+    total = counts[0] + counts[1] + counts[2]
+    assert found["f1_mean"] == pytest.approx(np.mean(f1)) and found["f1_std"] == pytest.approx(np.std(f1, ddof=1))
+    assert found["pooled_f1_zero"] == pytest.approx(total.f1().mean())
+    assert found["pooled_f1_skip"] == pytest.approx(np.nanmean(total.f1("skip")))
+    assert total.numbers(TOOLS).items() <= found.items()
+    assert (found["n_cases"], found["n_frames"]) == (3, 20) and 0 < found["ap_mean"] <= 1
+    assert found["ap_bag"] > 0, "of the one video that shows it"
+    assert all(isinstance(value, int | float) for value in found.values())
+
+
+def test_the_metric_of_a_validation_is_the_recorders(tmp_path):
+    made, metric = videos(), VideoF1()
+    for _ in range(2):  # a second run forgets the first
+        engine = run(made, [lambda engine: metric.attach(engine, "val_f1")])
+    assert engine.state.metrics["val_f1"] == recorded(tmp_path, made).finish()["f1_mean"]
+
+
+def test_files_stay_and_hold_every_frame(tmp_path):
+    made = videos()
+    recorded(tmp_path, made).finish()
+    with (tmp_path / "cases.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["case"], row["n_frames"]) for row in rows] == [("a", "7"), ("b", "4"), ("c", "9")]
+    assert sorted(path.name for path in (tmp_path / "frames").iterdir()) == ["001_a.csv", "002_b.csv", "003_c.csv"]
+    with (tmp_path / "frames/003_c.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    truth, logits = made[2]
+    for t, line in enumerate(lines):
+        assert float(line["second"]) == t
+        assert [int(line[f"true_{name}"]) for name in TOOLS] == truth[t].tolist()
+        assert [float(line[f"p_{name}"]) for name in TOOLS] == pytest.approx(1 / (1 + np.exp(-logits[t])), abs=1e-6)
+    best = np.load(tmp_path / "best.npz")
+    assert float(best["f1"]) == pytest.approx(max(float(row["f1"]) for row in rows), abs=1e-6)
+    place = NAMES.index(str(best["case"]))
+    assert np.array_equal(best["truth"], made[place][0]) and best["classes"].tolist() == TOOLS
+
+
+def test_nothing_seen_and_nothing_called_is_right(tmp_path):
+    made = [(np.zeros((4, 3), bool), np.full((4, 3), -3.0))]
+    found = recorded(tmp_path, made).finish()
+    assert found["f1_mean"] == 1 and found["pooled_f1_zero"] == 0
+    assert "pooled_f1_skip" not in found and "ap_mean" not in found and "f1_std" not in found
+
+
+def test_what_cannot_be_scored_is_one_clear_error(tmp_path):
+    made = videos()
+    with pytest.raises(DataError, match="evaluation saw 2 of 3 cases"):
+        recorder = PresenceRecorder(tmp_path, NAMES, TOOLS)
+        run(made[:2], [recorder.attach])
+        recorder.finish()
+    with pytest.raises(DataError, match="more videos than names"):
+        run(made, [PresenceRecorder(tmp_path, NAMES[:2], TOOLS).attach])
+    with pytest.raises(DataError, match="3 labels a frame, 2 classes"):
+        run(made, [PresenceRecorder(tmp_path, NAMES, TOOLS[:2]).attach])
+    made[1][1][2, 0] = np.nan
+    with pytest.raises(DataError, match="infinite for 1 of 4 frames of video number 1"):
+        run(made, [PresenceRecorder(tmp_path, NAMES, TOOLS).attach])
+
+
+def test_cases_taken_apart_are_refused(tmp_path):
+    engine = Engine(lambda _, batch: [{"pred": 0}])
+    PresenceRecorder(tmp_path, NAMES, TOOLS).attach(engine)
+    with pytest.raises(FedMedError, match="decollate=False"):
+        engine.run(batches(videos(), 5))
