@@ -16,6 +16,7 @@ from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
+from fedmed.settings.server import ALLOWED
 from fedmed.settings.site import load_file
 
 HERE = Path(__file__).parent
@@ -23,6 +24,7 @@ FEDAVG = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg", "args": {
 STUDY = {"bundle": "small_bundle", "method": FEDAVG, "select": "last", "evaluate": False, "rounds": 2, "steps": 4}
 PARABOLAS = {"a": [(1.0, 1.0)], "b": [(3**0.5, -(3**0.5))]}  # (w - 1)²/2 and 3 (w + 1)²/2: both together -0.5
 
+OWN_METHOD = "moon.Moon"  # a file of a hospital: tests/methods/moon.py
 LAYERS = {"overlays": ["layers"], "overrides": {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9}}}
 
 
@@ -42,6 +44,8 @@ def small(monkeypatch, tmp_path):
     """
     monkeypatch.setenv("FEDMED_BUNDLES", str(HERE))
     monkeypatch.syspath_prepend(str(HERE / "small_bundle"))
+    monkeypatch.syspath_prepend(str(HERE.parent / "methods"))
+    monkeypatch.setenv(ALLOWED, OWN_METHOD)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr(run_record, "package_versions", dict)
     monkeypatch.setattr(run_record, "hardware", dict)
@@ -50,7 +54,8 @@ def small(monkeypatch, tmp_path):
         sites = {site: _site(tmp_path / "sites" / site, rows, own) for site, rows in _rows(data).items()}
         said = {**STUDY, **(LAYERS if data else {}), **changes, "name": name}
         said["sites"] = dict.fromkeys(sites, "supervised") | (roles or {})
-        return run_job(write_job(Job.of(said), tmp_path / "jobs" / name, replace=True), tmp_path / name, sites, resume)
+        job = write_job(Job.of(said, allowed=[OWN_METHOD]), tmp_path / "jobs" / name, replace=True)
+        return run_job(job, tmp_path / name, sites, resume)
 
     yield small
     sys.modules.pop("small", None)
@@ -66,6 +71,7 @@ def _site(folder, rows, own=None):
     path = folder / f"{folder.name}.yaml"
     privacy = {"account": "account.json", "allowed_extras": ["amplitude", "control_difference", "fim_trace"]}
     values = {"data_root": str(folder), "device": "cpu", "threads": 1, "privacy": privacy}
+    values |= {"allowed_classes": [OWN_METHOD]}
     path.write_text(yaml.safe_dump({**values, **(own or {}).get(folder.name, {})}))
     return load_file(path)
 

@@ -26,6 +26,7 @@ ALGORITHMS = {
     "FedRep": {"algorithm": "fedrep", "server_step": ADAMW},
     "FedBN": {"algorithm": "fedbn"},
     "FedDG": {"algorithm": {"name": "feddg", "args": {"bank_images": 3}}, "overlays": ["layers", "pictures"]},
+    "MOON, a file of one's own": {"algorithm": "moon.Moon"},
     "one cycle": {"overlays": ["layers", "one_cycle"]},
 }
 PRIVATE = {"FedRep": ("head.",), "FedBN": ("body.1.",)}

@@ -240,7 +240,7 @@ def test_what_an_algorithm_does_not_change_is_the_methods():
         ),
         (
             {"algorithm": "feddyn", "method": {"path": "fedmed.systems.agreement.method.Agreement"}},
-            "needs the plain mean.*labelled_mean.LabelledMean'; use another method or rule, or leave 'algorithm' out",
+            "needs the plain mean.*server.LabelledMean'; use another method or rule, or leave 'algorithm' out",
         ),
         (
             {
@@ -300,10 +300,17 @@ def test_what_stays_at_the_sites_is_the_algorithms_word():
 
 def test_a_group_that_the_bundle_lacks_is_told_at_the_algorithm(tmp_path):
     message = (
-        r"line \d+: sharing group 'block_6' is not in bundle 'surgical_tool_classification'; it has full, head, norm"
+        r"line \d+: role 'supervised': sharing group 'block_6' is not in bundle 'surgical_tool_classification'; "
+        "it has full, head, norm"
     )
     with pytest.raises(JobError, match=message):
         write_job(made({"name": "fedrep", "args": {"group": "block_6"}}), tmp_path / "x")
+
+
+def test_a_group_that_is_nothing_to_the_network_is_told_with_those_there_are(tmp_path):
+    message = r"line \d+: role 'supervised': .*'norm': no tensor is private.*; its AlexNet has full, head, norm"
+    with pytest.raises(JobError, match=message):
+        write_job(made("fedbn", overlays=[]), tmp_path / "x")
 
 
 def test_a_bundle_without_plain_images_cannot_mix_them(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from fedmed.training.corrected_steps import Corrections
 from fedmed.training.corrections.correction import Correction
 from fedmed.training.trainer import SupervisedEngine
 
-spec = importlib.util.spec_from_file_location("moon", Path(__file__).with_name("moon.py"))
+spec = importlib.util.spec_from_file_location("moon", Path(__file__).parents[1] / "methods" / "moon.py")
 moon = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(moon)
 
@@ -108,7 +108,7 @@ def test_moon_by_its_equation():
     features = {}
     for mu in (0.0, 5.0):
         network = copy.deepcopy(start)
-        item = moon.Moon(network, mu=mu)
+        (item,) = moon.Moon(mu).corrections(network)
         item.load_state_dict({"previous": dict(other.state_dict())})
         trained(network, [item], data * 20)
         features[mu] = network[:3](data[0]["image"])
@@ -120,10 +120,10 @@ def test_moon_by_its_equation():
 
 def test_moon_in_its_first_round_adds_nothing_and_refuses_another_network():
     network, twin = classifier(), classifier()
-    trained(network, [moon.Moon(network)])
+    trained(network, moon.Moon().corrections(network))
     trained(twin, [])
     assert all(torch.equal(a, b) for a, b in zip(network.parameters(), twin.parameters(), strict=True))
-    item = moon.Moon(network)
+    (item,) = moon.Moon().corrections(network)
     item.load_state_dict({"previous": {"0.weight": torch.zeros(2)}})
     with pytest.raises(StateError, match="model of the last round"):
         trained(network, [item])

@@ -12,6 +12,7 @@ from fedmed.export.finished_run import FinishedRun
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.recovery.site_state import SiteState
 from fedmed.reports.run_files import read_lines
+from fedmed.settings.server import load_server
 from fedmed.training.corrections.correction import Correction
 
 # A run folder, a site's simulator folder, the folder of the state itself.
@@ -54,8 +55,9 @@ def site_settings(run: FinishedRun, site: str, site_run: Path | None, round: int
     check_site(run, site)
     kept = _state(run, site, site_run, round)[2].get("engine", {}).get("corrections", ())
     found: dict[str, Any] = {}
+    rooms, allowed = ("fedmed.training", "fedmed.systems"), load_server().allowed_classes
     for entry in kept:
-        kind: type[Correction] = load_class(entry["path"], ("fedmed.training", "fedmed.systems"))
+        kind: type[Correction] = load_class(entry["path"], rooms, allowed)
         found |= kind.inference_settings(entry["state"])
     return found
 

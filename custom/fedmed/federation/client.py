@@ -32,6 +32,7 @@ from fedmed.jobs.plan import OPTIMIZER_STATES, ROLES
 from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.messages.answers import Answer, Extras, Release, Update
 from fedmed.messages.task import OWN, SELECTED, Task
+from fedmed.methods.method import Method
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
@@ -60,6 +61,7 @@ class Client:
         seed: the job's seed.
         optimizer_state: ``persist`` across rounds or ``reset`` each round.
         study: digest of the site's copy of the study; None = tasks are taken whatever theirs is.
+        method: of the study, for the corrections that it makes itself; None = those of the configuration alone.
         should_abort: asked before every iteration.
         stream: receives scalars for TensorBoard.
     """
@@ -81,6 +83,7 @@ class Client:
         seed: int = 0,
         optimizer_state: str = "persist",
         study: str | None = None,
+        method: Method | None = None,
         should_abort: Callable[[], bool] | None = None,
         stream: Stream | None = None,
     ) -> None:
@@ -98,7 +101,7 @@ class Client:
             "warm_start_sharing": warm_start_sharing,
             "sends": sends,
         }
-        self.study = study
+        self.study, self.method = study, method or Method()
         self.keep_optimizer = optimizer_state == "persist"
         self.should_abort = should_abort or (lambda: False)
         made_with = {"seed": seed, "overlays": list(overlays or ()), "overrides": dict(overrides or {})}
@@ -182,7 +185,7 @@ class Client:
         """
         seed_everything(derive_seed(self.seed, self.site.site, task.round, "training"))
         trainer = parsed(model.parser, "train#trainer")
-        corrections = Corrections(listed(model.parser, "train", "corrections"))
+        corrections = self._corrections(model)
         trainer.load_state_dict(engine)
         corrections.load_state_dict(engine)
         if others := corrections.receive(task.extras):
@@ -305,9 +308,13 @@ class Client:
             return {}
         return scores
 
+    def _corrections(self, model: OpenedModel) -> Corrections:
+        """Those of the configuration, then those that the method makes itself."""
+        return Corrections([*listed(model.parser, "train", "corrections"), *self.method.corrections(model.network)])
+
     def _scoring(self, task: Task, model: OpenedModel) -> Corrections:
         """The site's corrections, as they were after the round that the site goes on from."""
-        corrections = Corrections(listed(model.parser, "train", "corrections"))
+        corrections = self._corrections(model)
         if self.role == "evaluate":
             corrections.trains = False
             corrections.receive(task.extras)

@@ -63,8 +63,9 @@ def run_job(
     server = Server.from_args(job.controller, job.aggregator, store, server_dir / "fedmed", **said)
     clients = {}
     for site, own in settings.items():
-        part = Job.parse(job.text, job.source, own.allowed_classes).client(site)  # with the site's own list of classes
-        clients[site] = Client.from_args(part, own, Path(workspace) / site / run / "fedmed", study=job.digest)
+        part = Job.parse(job.text, job.source, own.allowed_classes)  # with the site's own list of classes
+        said = {"study": job.digest, "method": part.method}
+        clients[site] = Client.from_args(part.client(site), own, Path(workspace) / site / run / "fedmed", **said)
     limits = {site: SiteLimits(settings[site], client.folder) for site, client in clients.items()}
     run_federation(server, lambda tasks: _ask(server, clients, limits, tasks, answer))
     return server

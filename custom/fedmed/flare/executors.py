@@ -83,7 +83,7 @@ class BundleExecutor(Executor):
             known = " or ".join(self.ROLES)
             raise JobError(f"{type(self).__name__} is for the role {known}; {job.source} says '{args['role']}'")
         self._do = site_answer(site.site, job.study.warm_start.rounds)
-        client = Client.from_args(args, site, limits.folder, study=job.digest)
+        client = Client.from_args(args, site, limits.folder, study=job.digest, method=job.method)
         self._live = LiveScalars(limits, declared_tags(job.method, client.bundle.score))
         return client
 

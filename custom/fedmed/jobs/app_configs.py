@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedmed.aggregation.rule import ExpectedSenders
-from fedmed.aggregation.sharing import NORM
+from fedmed.aggregation.sharing import NORM, SharingPolicy
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import PROVIDER, Use, faults, unknown_parts
+from fedmed.bundles.network import named_tensors, parsed
 from fedmed.bundles.server_bundle import server_bundle
 from fedmed.class_paths import build
-from fedmed.errors import BundleError, JobError, OverrideError
+from fedmed.errors import BundleError, FedMedError, JobError, OverrideError
 from fedmed.jobs.app_shape import FIXED, client_config, server_config
 from fedmed.jobs.job import STUDY, Job
 from fedmed.jobs.job_meta import job_meta
@@ -105,11 +106,29 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
         groups = bundle.federation.get("sharing", {})
         known = sorted({NORM, *(group for network in groups.values() for group in network)})
         asked = {args["sharing"], args.get("sends", "full"), args.get("warm_start_sharing", "full")}
-        for group in sorted(asked - {"full", *known}):
+        for group in sorted(asked - {"full"}):
             said = f"sharing group '{group}' is not in bundle '{bundle.name}'; it has {', '.join(known)}"
-            yield "algorithm" if group == job.method.role(role).receives else "sharing", said
+            if said := said if group not in known else _nothing_private(bundle, group):
+                yield "algorithm" if group == job.method.role(role).receives else "sharing", f"role '{role}': {said}"
     yield from (("overrides", text) for text in unlike(bundles))
     yield from _rule_misfits(job)
+
+
+def _nothing_private(bundle: Bundle, group: str) -> str:
+    """Why a sharing group is none of this network, such as ``norm`` of one without such layers; empty where it is.
+
+    Empty too where only a site can build the network, which then says it when it starts.
+    """
+    try:
+        network = parsed(bundle.parser(), "network")
+    except BundleError:
+        return ""
+    groups = bundle.groups(network)
+    try:
+        SharingPolicy.from_groups(named_tensors(network), group, groups)
+    except FedMedError as error:
+        return f"bundle '{bundle.name}': {error}; its {type(network).__name__} has {', '.join(sorted(groups))}"
+    return ""
 
 
 def _lacks_server_training(job: Job, bundle: Bundle) -> str:

@@ -1,12 +1,17 @@
 """What an algorithm adds to any method: a correction at the sites that train, and a part at the server."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedmed.errors import JobError
 from fedmed.methods.declarations import BesideModel
 from fedmed.methods.method import MEAN
+
+if TYPE_CHECKING:  # PyTorch takes seconds to import, and lists of methods are asked for by every command
+    from torch import nn
+
+    from fedmed.training.corrections.correction import Correction
 
 UNIFORM = "fedmed.aggregation.weighting.UniformWeighting"
 # Keys of a study, and arguments of its rule, that make another mean than that in which all sites count the same.
@@ -41,6 +46,10 @@ class Algorithm:
     def settings(self) -> Mapping[str, Any]:
         """Settings of the overlay -> values."""
         return {}
+
+    def corrections(self, network: "nn.Module") -> "Sequence[Correction]":
+        """Corrections of a site's training that need no overlay, made anew for each task; see :class:`Method`."""
+        return ()
 
     def private(self) -> str | None:
         """Sharing group whose layers stay at the sites, in place of the study's ``sharing``; None = the study's."""

@@ -1,11 +1,16 @@
 """What every method has: a base with the plainest answers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, WITH_UPDATE, BesideModel, Role, Scalar
 from fedmed.methods.guard import Guard
+
+if TYPE_CHECKING:  # PyTorch takes seconds to import, and lists of methods are asked for by every command
+    from torch import nn
+
+    from fedmed.training.corrections.correction import Correction
 
 MEAN = "fedmed.aggregation.weighted_mean.WeightedMean"
 
@@ -80,6 +85,14 @@ class Method:
     def settings(self, role: str) -> Mapping[str, Any]:
         """Overridable settings of the overlays of a role -> values."""
         return {}
+
+    def corrections(self, network: "nn.Module") -> "Sequence[Correction]":
+        """Corrections of a site's training that need no overlay, made anew for each task, after those of overlays.
+
+        Args:
+            network: the site's.
+        """
+        return ()
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         """What a study's values that are not defaults cannot mean with this: key, and a sentence."""

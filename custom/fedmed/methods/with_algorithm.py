@@ -1,12 +1,17 @@
 """A method together with an algorithm: everything that asks a method gets both."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedmed.methods.algorithm import NOT_PLAIN, NOT_PLAIN_RULE, PLAIN, Algorithm
 from fedmed.methods.declarations import BEFORE_TRAINING, BesideModel, Role
 from fedmed.methods.method import Method
+
+if TYPE_CHECKING:  # PyTorch takes seconds to import, and lists of methods are asked for by every command
+    from torch import nn
+
+    from fedmed.training.corrections.correction import Correction
 
 MADE_OF_OTHERS = {"role", "exchange", "with_update", "misfits"}  # answers made of others, so already of both
 
@@ -55,6 +60,10 @@ class WithAlgorithm(Method):
         """The method's, and those of the algorithm where its overlay is."""
         own = self.algorithm.settings() if self.algorithm.overlays_of(role) else {}
         return {**self.method.settings(role), **own}
+
+    def corrections(self, network: "nn.Module") -> "Sequence[Correction]":
+        """Of both."""
+        return (*self.method.corrections(network), *self.algorithm.corrections(network))
 
     def values(self) -> tuple[BesideModel, ...]:
         """Of both."""

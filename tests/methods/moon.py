@@ -1,25 +1,31 @@
-"""MOON (Li, He, Song, CVPR 2021, arXiv 2103.16257) as a correction: what a method of one's own costs."""
+"""MOON (Li, He, Song, CVPR 2021, arXiv 2103.16257), as a hospital would add it: one file."""
 
 import copy
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
+from fedmed.methods.algorithm import Algorithm
 from fedmed.training.corrections.correction import Correction, check_kept
 
 
-class Moon(Correction):
-    """Draws features to those of the received model and away from those of the site's own last one (Eq. 3).
+@dataclass(frozen=True)
+class Moon(Algorithm):
+    """Features are drawn to those of the received model and away from those of the site's own last one (Eq. 3)."""
 
-    Args:
-        network: the bundle's.
-        mu, temperature: weight of the term, and of the similarities.
-    """
+    title, source = "MOON", "Li et al. 2021, arXiv 2103.16257"
+    mu: float = 1.0
+    temperature: float = 0.5
 
-    def __init__(self, network: nn.Module, mu: float = 1.0, temperature: float = 0.5) -> None:
-        self.network, self.mu, self.temperature = network, mu, temperature
-        self.previous: dict[str, Tensor] = {}
+    def corrections(self, network):
+        return [ModelContrast(network, self.mu, self.temperature)]
+
+
+class ModelContrast(Correction):
+    def __init__(self, network, mu, temperature=0.5):
+        self.network, self.mu, self.temperature, self.previous = network, mu, temperature, {}
 
     def begin(self, start):
         check_kept(self.previous, self.network.state_dict(), "model of the last round")
@@ -30,14 +36,12 @@ class Moon(Correction):
     def loss(self, images, features, batch):
         if not self.previous:  # in the first round there is nothing to leave behind
             return None
-        own = features.flatten(1)
-        near, far = (cosine_similarity(own, _features(model, images)) for model in (self.received, self.last))
+        near, far = (cosine_similarity(features.flatten(1), _features(m, images)) for m in (self.received, self.last))
         logits = torch.stack([near, far], dim=1) / self.temperature
         return self.mu * cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.long))
 
     def end(self, parameters):
         self.previous = {name: tensor.detach().clone() for name, tensor in self.network.state_dict().items()}
-        self.received = self.last = None
 
     def state_dict(self):
         return {"previous": self.previous}
@@ -46,7 +50,7 @@ class Moon(Correction):
         self.previous = dict(state_dict["previous"])
 
 
-def _features(model, images):
+def _features(model: nn.Module, images):
     found = []
     *_, last = (module for module in model.modules() if [*module.parameters(recurse=False)])
     with last.register_forward_pre_hook(lambda _, given: found.append(given[0])), torch.no_grad():
