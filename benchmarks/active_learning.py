@@ -24,8 +24,7 @@ from monai.transforms import SaveImaged
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from fedmed.labelling.label_scores import predictive_uncertainty
-from fedmed.labelling.views import mean_disagreement, trained_augmentation
+from fedmed.labelling.views import mean_disagreement, predictive_uncertainty, trained_augmentation
 from fedmed_demo import demo_site
 
 SITES, CONTROL = ("ct_east", "ct_west"), "ct_control"

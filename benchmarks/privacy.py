@@ -28,17 +28,16 @@ import yaml
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from fedmed.data.augment.amplitude import half_spectra, mix_amplitudes
 from fedmed.errors import FedMedError
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
 from fedmed.messages.answers import Update
 from fedmed.privacy.account import SENSITIVITY, epsilon
-from fedmed.privacy.ledger import read_ledger
-from fedmed.privacy.limits import SiteLimits
-from fedmed.reports.dark_picture import save_picture
+from fedmed.privacy.limits import SiteLimits, read_ledger
+from fedmed.reports.palette import save_picture
 from fedmed.reports.words import plain_number
 from fedmed.settings.site import parse_site
+from fedmed.systems.algorithms.feddg import half_spectra, mix_amplitudes
 from fedmed_demo.federation import LAP_TOOLS
 from fedmed_demo.surgery.recording import DrawnRecording
 

@@ -25,8 +25,7 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from fedmed.flare.convert import answer_to_model, model_to_answer
 from fedmed.messages.answers import Update
-from fedmed.privacy.ledger import read_ledger
-from fedmed.privacy.limits import SiteLimits
+from fedmed.privacy.limits import SiteLimits, read_ledger
 from fedmed.privacy.payload import payload_digest
 from fedmed.settings.site import load_file
 

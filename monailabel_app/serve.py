@@ -68,8 +68,10 @@ def prepare_studies(
             raise FedMedError("--work has no meaning with a DICOMweb server, which keeps the labels itself")
         check_dicomweb(options.studies)
         return options.studies, [f"Corrected labels are kept by {options.studies}"], contextlib.nullcontext()
-    from fedmed.labelling.exclusive_folder import exclusive
-    from fedmed.labelling.studies import prepare_work  # only now: it takes a second
+    from fedmed.labelling.studies import (
+        exclusive,
+        prepare_work,  # only now: it takes a second
+    )
 
     work = prepare_work(Path(options.studies), options.work, everything=options.all, pictures=pictures)
     lines = [f"{len(work.images)} image(s); corrected labels are kept in {work.folder / 'labels' / 'final'}"]

@@ -60,9 +60,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     # Here and not above: processes that read images start from this file too, and do not need these modules.
-    from fedmed.checks.hospital_report import Screen, default_csv, default_page, print_checked, write_csv
+    from fedmed.checks.hospital_report import Screen, default_csv, default_page, print_checked, write_csv, write_page
     from fedmed.checks.site_check import Options, check_site
-    from fedmed.checks.study_lead_page import write_page
     from fedmed.errors import FedMedError
 
     logging.getLogger("fedmed").setLevel(logging.ERROR)  # what training logs is printed below, once

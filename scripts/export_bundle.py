@@ -80,8 +80,7 @@ def report(made: "Exported") -> None:
 def main(argv: list[str] | None = None) -> int:
     """Return 0, or 2 when the run cannot be exported."""
     options = parse_arguments(argv)
-    from fedmed.export.bundle import export_bundle
-    from fedmed.export.site_facts import words_of
+    from fedmed.export.bundle import export_bundle, words_of
 
     wanted = {
         key: getattr(options, key) for key in ("model", "site", "site_run", "unseen", "onnx", "version", "replace")

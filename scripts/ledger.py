@@ -41,15 +41,17 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Return 0, or 2 when there is nothing to show."""
     options = parse(arguments)
-    from fedmed.privacy.ledger import read_ledger
+    from fedmed.privacy.limits import read_ledger
     from fedmed.reports.ledger_page import ledger_sheet
     from fedmed.reports.sheet import show, write_html
 
     logging.getLogger("fedmed").setLevel(logging.ERROR)
     try:
         if options.dry_run:
-            from fedmed.privacy.forecast import forecast  # imports torch and MONAI
-            from fedmed.privacy.forecast_sheet import forecast_sheet
+            from fedmed.privacy.forecast_sheet import (
+                forecast,  # imports torch and MONAI
+                forecast_sheet,
+            )
             from fedmed.settings.site import load_file
 
             sheet = forecast_sheet(forecast(options.job, load_file(options.dry_run, options.site)))

@@ -42,15 +42,13 @@ from rich.live import Live
 
 from fedmed.checks.simulated_job import check_workspace, for_simulator, job_sites
 from fedmed.errors import FedMedError, JobError
-from fedmed.files import SHARED_ROUNDS, absolute_places, private_files
+from fedmed.files import RESUME_ROOT, SHARED_ROUNDS, absolute_places, private_files
 from fedmed.interrupts import endings_as_ctrl_c
 from fedmed.methods.control_kinds import ADAPTED, FOLDERS, LEFT_OUT, SILENT, SUFFIXES
 from fedmed.plain_text import print_in_any_terminal
-from fedmed.recovery.continued_jobs import ROOT
 from fedmed.recovery.ends_with_parent import MARK, end_marked, marked
 from fedmed.recovery.workspace_owner import owned
-from fedmed.reports.tail import identity
-from fedmed.shared_cores import share_cores
+from fedmed.worker_processes import share_cores
 
 if TYPE_CHECKING:  # elsewhere where they are used: they take seconds to load, for which --help need not wait
     from fedmed.reports.live import Follower
@@ -214,7 +212,7 @@ def simulate(job: Path, workspace: Path, options: Options) -> int:
     if threads is not None and not 1 <= threads <= len(sites):
         raise JobError(f"--threads {threads} does not fit {job.name}: it has {len(sites)} sites, use 1 to {len(sites)}")
     if any(job.glob("app_*/config/study.yaml")):
-        from fedmed.checks.study_check import check_study
+        from fedmed.checks.control_check import check_study
 
         check_study(job)
     with owned(workspace) as lock, tempfile.TemporaryDirectory(prefix="fedmed-simulate-") as scratch:
@@ -308,8 +306,7 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
     Raises:
         FedMedError: the job cannot be started.
     """
-    from fedmed.reports.failure import last_error
-    from fedmed.reports.live import Follower
+    from fedmed.reports.live import Follower, identity, last_error
     from fedmed.reports.run import JOB_FOLDER
 
     program, sites, quiet = nvflare(), job_sites(job), options.quiet  # an error comes before the workspace is renamed
@@ -326,7 +323,7 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
     shared = {SHARED_ROUNDS: str(scratch / "rounds")} if options.control else {}
     mark = uuid.uuid4().hex
     with log.open("wb") as noise:
-        # ROOT: where a resumed run finds the sites' earlier state; NVFlare deletes the workspace itself.
+        # RESUME_ROOT: where a resumed run finds the sites' earlier state; NVFlare deletes the workspace itself.
         process = subprocess.Popen(
             line,
             stdin=subprocess.PIPE,  # its end tells the simulator that this process is gone
@@ -334,7 +331,7 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
             stderr=subprocess.STDOUT,
             start_new_session=True,
             pass_fds=[options.lock] if options.lock is not None else [],
-            env={**os.environ, **absolute_places(), ROOT: str(workspace.parent), **shared, MARK: mark},
+            env={**os.environ, **absolute_places(), RESUME_ROOT: str(workspace.parent), **shared, MARK: mark},
         )
 
     def done() -> bool:

@@ -31,11 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--elevation", type=float, help="3D: degrees from above (default 10)")
     parser.add_argument("--dpi", type=int, choices=range(20, 601), metavar="20...600", default=110, help="default 110")
     options = parser.parse_args(arguments)
-    from fedmed.reports.dark_picture import save_picture
-    from fedmed.reports.planes import case_figure
+    from fedmed.reports.palette import save_picture
+    from fedmed.reports.planes import Viewpoint, case_figure, read_case
     from fedmed.reports.plots import style
-    from fedmed.reports.surface import Viewpoint
-    from fedmed.reports.viewed_case import read_case
 
     try:
         case = read_case(options.image, options.mask, options.truth)

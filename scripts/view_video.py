@@ -119,10 +119,9 @@ def find_predictions(run: Path, site: str, key: str, place: int, video: Path) ->
 def draw(options: argparse.Namespace) -> list[Path]:
     """Write what is asked for; return the files."""
     from fedmed.data.prepare.console import progress
-    from fedmed.reports.dark_picture import save_picture
+    from fedmed.reports.palette import save_picture
     from fedmed.reports.plots import style
-    from fedmed.reports.video_overlay import write_overlay
-    from fedmed.reports.video_sheet import thumbnail_times, video_figure
+    from fedmed.reports.video_overlay import thumbnail_times, video_figure, write_overlay
     from fedmed.reports.video_stills import stills
     from fedmed.reports.viewed_video import read_viewed
     from fedmed.settings.site import load_named

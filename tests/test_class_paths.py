@@ -58,7 +58,7 @@ def test_this_machine_may_allow_it(outside, monkeypatch):
         ("fedmed.aggregation.nothing.Rule", "there is no class"),
         ("fedmed.aggregation.weighted_mean.Tensor", "not a class that is defined there"),
         ("fedmed.aggregation.weighted_mean.partial", "not a class that is defined there"),
-        ("fedmed.aggregation.coefficients.site_weights", "not a class that is defined there"),
+        ("fedmed.aggregation.weighted_mean.site_weights", "not a class that is defined there"),
         ("fedmed.aggregations.weighted_mean.WeightedMean", "may not name the class"),
         ("fedmed.aggregation", "may not name the class"),
         ("fedmed.aggregation.weighted_mean.WeightedMean.__init__", "is not a class path"),

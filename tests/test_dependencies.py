@@ -122,7 +122,7 @@ def test_dependencies_point_one_way():
         ("federation", "def f():\n    import nvflare.apis.fl_context"),
         ("federation", "from research.runner.score_table import joined"),
         ("labelling", "from fedmed.export.bundle import export_bundle"),
-        ("federation", "from fedmed.labelling.label_scores import predictive_uncertainty"),
+        ("federation", "from fedmed.labelling.views import predictive_uncertainty"),
         ("settings", "def f():\n    from fedmed_demo import demo_site"),
         ("losses", "from pathlib import Path"),
         ("aggregation", "torch.save({}, 'model.pt')"),

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.overrides import check_overrides
+from fedmed.bundles.bundle import Bundle, check_overrides
 from fedmed.data.datalist import load_datalist
 from fedmed.errors import BundleError, DataError, FedMedError, JobError
 from fedmed.federation.client import Client

@@ -12,8 +12,7 @@ from fedmed.data.prepare.console import print_table
 from fedmed.data.prepare.report import Prepared, page, table
 from fedmed.errors import FedMedError
 from fedmed.reports import plots
-from fedmed.reports.failure import last_error
-from fedmed.reports.live import Follower, render
+from fedmed.reports.live import Follower, last_error, render
 from fedmed.reports.live_state import LiveState
 from fedmed.reports.run_files import read_lines, read_record, read_table
 from fedmed.reports.sheet import Sheet, SheetTable, show

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from fedmed.errors import FedMedError
 
+RESUME_ROOT = "FEDMED_RESUME_ROOT"  # only scripts/simulate.py sets it: NVFlare deletes a workspace at every start
 SHARED_ROUNDS = "FEDMED_SHARED_ROUNDS"  # set by scripts/simulate.py alone, for a job and its control
 SITES = "FEDMED_SITE_CONFIGS"  # other folders of YAMLs, for a single run
 GROUP = "FEDMED_GROUP_READABLE"  # 1: the group of a new file or folder may read it too

@@ -4,6 +4,7 @@ import re
 
 # Module of today, below fedmed -> modules of FedMed 0.1 whose classes are there.
 NOW_IN = {
+    "data.video.masked_videos": "data.video.synthetic_images",
     "methods.algorithm": "methods.algorithms.algorithm",
     "methods.with_algorithm": "methods.algorithms.with_algorithm",
     "systems.adaptations.amplitude": "methods.adaptations.amplitude",

@@ -12,8 +12,7 @@ from monailabel.interfaces.exception import MONAILabelError, MONAILabelException
 from monailabel.utils.others.generic import remove_file
 
 from fedmed.errors import DataError, FedMedError
-from fedmed.labelling.frame_mask import read_frame_mask
-from fedmed.labelling.masks import NIFTI, read_grid, read_mask
+from fedmed.labelling.masks import NIFTI, read_frame_mask, read_grid, read_mask
 from fedmed.labelling.uploads import check_upload
 from fedmed_label.routes import is_plain
 

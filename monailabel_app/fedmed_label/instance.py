@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fedmed.errors import FedMedError
 from fedmed.files import fedmed_home
-from fedmed.labelling.exclusive_folder import exclusive, in_use
+from fedmed.labelling.studies import exclusive, in_use
 from fedmed_label.bundles import ServedBundle
 from fedmed_label.door import HOSTS, SERVER, STARTED, TOKEN, UPLOAD, Rules
 

@@ -21,9 +21,8 @@ from monailabel.interfaces.datastore import Datastore
 from monailabel.interfaces.tasks.strategy import Strategy
 
 from fedmed.errors import FedMedError
-from fedmed.labelling.label_scores import predictive_uncertainty
 from fedmed.labelling.ranking import RequestLimits, Scorer, choose
-from fedmed.labelling.views import mean_disagreement, trained_augmentation
+from fedmed.labelling.views import mean_disagreement, predictive_uncertainty, trained_augmentation
 
 log = logging.getLogger("fedmed.labelling")
 
@@ -90,7 +89,7 @@ class ModelStrategy(Strategy):
 
 
 class Uncertainty(ModelStrategy):
-    """Highest predictive uncertainty first; see :func:`fedmed.labelling.label_scores.predictive_uncertainty`."""
+    """Highest predictive uncertainty first; see :func:`fedmed.labelling.views.predictive_uncertainty`."""
 
     def __init__(self, tasks: Mapping[str, Any]) -> None:
         super().__init__("uncertainty", tasks, "Image the model is least sure about (entropy of its prediction)")

@@ -11,8 +11,7 @@ from monai.bundle import ConfigParser
 from torch import Tensor, nn
 
 from fedmed.bundles.network import initial_network, parsed, seed_everything
-from fedmed.data.cache import CaseCacheDataset
-from fedmed.data.describe import settings_text
+from fedmed.data.cache import CaseCacheDataset, settings_text
 from fedmed.errors import JobError
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fedmed.reports.words import duration
-from fedmed.shared_cores import share_cores
+from fedmed.worker_processes import share_cores
 from research.runner.chain import ChainWork, merged
 from research.runner.parallel import Failure, in_processes
 

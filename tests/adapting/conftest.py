@@ -8,9 +8,9 @@ import torch
 from monai.bundle import ConfigParser
 from PIL import Image
 
+from fedmed.bundles.bundle_parser import merged
 from fedmed.bundles.digests import write_digests
 from fedmed.bundles.find import CHECKOUT_BUNDLES
-from fedmed.bundles.merged_configs import merged
 from fedmed.export.configs import to_yaml
 from fedmed.export.folder import copy_parts
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmed.aggregation.coefficients import check_user_weights, site_weights
+from fedmed.aggregation.weighted_mean import check_user_weights, site_weights
 from fedmed.errors import FedMedError, JobError
 
 SITES = st.dictionaries(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedmed.aggregation.mean import BlockMean
+from fedmed.aggregation.tensor_means import BlockMean
 from fedmed.seeds import derive_seed
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import tensor
 
-from fedmed.aggregation.mean import BLOCK
 from fedmed.aggregation.robust import MiddleMean
 from fedmed.aggregation.server_optimizers import ServerAdam, ServerAdamW, ServerSGD, ServerYogi
+from fedmed.aggregation.tensor_means import BLOCK
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import SampleWeighting, UniformWeighting
 from fedmed.errors import JobError, RoundFailed, StateError

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from fedmed.aggregation.sorting import sorting_network
+from fedmed.aggregation.robust import sorting_network
 
 
 def apply(comparators, values):

@@ -25,7 +25,7 @@ from fedmed.bundles.contract import Use, faults
 from fedmed.bundles.network import parsed
 from fedmed.errors import BundleError, SharingError
 from fedmed.export.verify import SCHEMA
-from fedmed.jobs.seen_alike import unlike
+from fedmed.jobs.app_configs import unlike
 from fedmed.systems.fedst.method import FedST
 from fedmed_demo import demo_site
 

@@ -13,8 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from monai.bundle import ConfigParser
 
-from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.overrides import MAX_ITEMS, MAX_TEXT, check_overrides
+from fedmed.bundles.bundle import MAX_ITEMS, MAX_TEXT, Bundle, check_overrides
 from fedmed.errors import OverrideError
 
 ALLOWED = ["learning_rate", "patch_size", "amp", "mode"]

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle import Bundle, check_ranges, wrong_range
 from fedmed.bundles.bundle_parser import BundleParser
 from fedmed.bundles.find import SHARED_OVERLAYS
-from fedmed.bundles.overrides import check_ranges, wrong_range
 from fedmed.errors import OverrideError
 
 CHECKOUT = Path(__file__).resolve().parents[2]

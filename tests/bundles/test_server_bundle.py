@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle import Bundle, server_bundle
 from fedmed.bundles.contract import Use, faults
-from fedmed.bundles.server_bundle import server_bundle
 from fedmed.errors import BundleError, OverrideError
 
 

@@ -3,8 +3,8 @@
 import json
 
 from fedmed.checks.entries import count_lists, read_entries
+from fedmed.checks.measurement import choose_sample, write_datalist
 from fedmed.checks.site_check import Options, check_site
-from fedmed.checks.work_sample import choose_sample, write_datalist
 from fedmed.data.entry_forms import ImageWithClass
 from fedmed.kinds.classification import Classification
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedmed.checks.grpc_proxy import check_proxy
+from fedmed.checks.site_check import check_proxy
 
 PROXY = "http://user:secret@proxy.hospital.org:3128"
 

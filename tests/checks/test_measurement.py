@@ -10,10 +10,9 @@ from fedmed.checks import measurement
 from fedmed.checks.ct_inspection import CTInspection
 from fedmed.checks.entries import read_entries
 from fedmed.checks.facts import round_seconds
-from fedmed.checks.measurement import Attempt, Measured, measure
+from fedmed.checks.measurement import Attempt, Measured, choose_sample, measure
 from fedmed.checks.measuring_process import lack_of_memory
 from fedmed.checks.part_in_job import PartInJob
-from fedmed.checks.work_sample import choose_sample
 from fedmed.data.entry_forms import ImageWithMask
 from fedmed.errors import BundleError
 

@@ -6,10 +6,10 @@ import pytest
 
 import fedmed.checks.measuring_process as module
 from fedmed.checks.entries import read_entries
+from fedmed.checks.measurement import choose_sample, write_datalist
 from fedmed.checks.measuring_process import measure
 from fedmed.checks.part_in_job import find_work
 from fedmed.checks.site_check import find_site
-from fedmed.checks.work_sample import choose_sample, write_datalist
 from fedmed.data.cache import CaseCacheDataset
 from fedmed.data.entry_forms import ImageWithMask
 from fedmed.messages.task import Task

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmed.checks import preflight as preflight_module
+from fedmed.checks import site_check as preflight_module
 from fedmed.checks.kit_findings import check_kit
-from fedmed.checks.preflight import parse, preflight
 from fedmed.checks.server_connection import Connection, shake_hands
+from fedmed.checks.site_check import parse, preflight
 from fedmed.checks.startup_kit import read_kit
 
 PASSED = "| Check server available | PASSED | N/A |\n"

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedmed.checks.bins import judge_classes, picture_table
 from fedmed.checks.bundle_demands import BundleDemands, check_exchange, check_share, read_demands
-from fedmed.checks.class_labels import judge_classes, picture_table
 from fedmed.checks.entries import Entry, check_lists, read_entries
 from fedmed.checks.facts import round_seconds, round_steps
-from fedmed.checks.hospital_report import print_checked, write_csv
+from fedmed.checks.hospital_report import page, print_checked, write_csv
 from fedmed.checks.measurement import Measured
 from fedmed.checks.part_in_job import PartInJob, find_work
 from fedmed.checks.radiograph_inspection import PICTURE, RadiographInspection
 from fedmed.checks.site_check import Options, check_site
-from fedmed.checks.study_lead_page import page
 from fedmed.checks.video_inspection import VideoInspection
 from fedmed.data import image_size
 from fedmed.data.entry_forms import ImageWithClass

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from fedmed.checks.study_check import check_study
+from fedmed.checks.control_check import check_study
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job

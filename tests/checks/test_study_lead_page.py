@@ -10,9 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from fedmed.checks.hospital_report import default_csv, print_checked, write_csv
+from fedmed.checks.hospital_report import default_csv, page, print_checked, write_csv, write_page
 from fedmed.checks.site_check import Options, check_site
-from fedmed.checks.study_lead_page import page, write_page
 from fedmed.errors import FedMedError, SiteConfigError
 
 SKIP = ("device", "training")

@@ -10,13 +10,11 @@ import pytest
 from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.entries import check_lists, read_entries
 from fedmed.checks.facts import round_steps
-from fedmed.checks.hospital_report import print_checked, write_csv
-from fedmed.checks.measurement import Measured
+from fedmed.checks.hospital_report import page, print_checked, write_csv
+from fedmed.checks.measurement import Measured, choose_sample, write_datalist
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_check import Options, check_site
-from fedmed.checks.study_lead_page import page
 from fedmed.checks.video_inspection import MaskInspection, PhaseInspection, VideoInspection
-from fedmed.checks.work_sample import choose_sample, write_datalist
 from fedmed.data.entry_forms import Video
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.phases import Phases

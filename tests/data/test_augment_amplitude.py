@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from fedmed.data.augment.amplitude import AmplitudeMix, check_low_frequency, half_spectra, mix_amplitudes
 from fedmed.errors import FedMedError
+from fedmed.systems.algorithms.feddg import AmplitudeMix, check_low_frequency, half_spectra, mix_amplitudes
 
 SIZES = [(2, 3, 6, 8), (1, 1, 7, 5), (2, 3, 9, 16), (2, 1, 4, 5, 6)]
 

@@ -11,9 +11,8 @@ from monai.data import MetaTensor, get_track_meta
 from monai.transforms import RandFlipd, RandSpatialCropd, ScaleIntensityRanged, SpatialPadd
 
 from fedmed.data import store as storing
-from fedmed.data.cache import CaseCacheDataset
+from fedmed.data.cache import CaseCacheDataset, settings_text
 from fedmed.data.datalist import load_datalist
-from fedmed.data.describe import settings_text
 from fedmed.data.store import FOLDER, CaseStore, default_cache_dir, purge
 from fedmed.data.transforms.check import CheckCased
 from fedmed.data.transforms.foreground import ForegroundIndexd

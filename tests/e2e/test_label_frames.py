@@ -15,7 +15,7 @@ from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
-from fedmed.labelling.label_scores import predictive_uncertainty
+from fedmed.labelling.views import predictive_uncertainty
 from fedmed.settings.site import load_file
 
 TOOLS, PHASES = "surgical_tool_classification", "surgical_phase_classification"

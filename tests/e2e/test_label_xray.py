@@ -14,11 +14,11 @@ from PIL import Image
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.digests import write_digests
+from fedmed.export.bundle import _fit_format, _name_classes
 from fedmed.export.configs import write_configs
 from fedmed.export.exporter import exporter_of
 from fedmed.export.folder import copy_parts
-from fedmed.export.metadata import _fit_format, _name_classes
-from fedmed.labelling.label_scores import predictive_uncertainty
+from fedmed.labelling.views import predictive_uncertainty
 from fedmed.methods.method import Method
 from fedmed_demo.xray.image_files import Header, save
 

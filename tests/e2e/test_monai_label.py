@@ -20,7 +20,7 @@ from monai.networks.nets import resnet10
 from PIL import Image
 
 from fedmed.bundles.digests import read_digests, write_digests
-from fedmed.labelling.label_scores import predictive_uncertainty
+from fedmed.labelling.views import predictive_uncertainty
 
 TOOLS, INBODY, CT = "endoscopic_tool_segmentation", "endoscopic_inbody_classification", "covid_ct_segmentation"
 LOADING = [{"_target_": "LoadImaged", "keys": "image"}, {"_target_": "EnsureChannelFirstd", "keys": "image"}]

@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
-from fedmed.privacy.ledger import read_ledger
+from fedmed.privacy.limits import read_ledger
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_site
 

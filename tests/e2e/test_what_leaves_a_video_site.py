@@ -12,7 +12,7 @@ import yaml
 
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
-from fedmed.privacy.ledger import read_ledger
+from fedmed.privacy.limits import read_ledger
 from fedmed_demo import demo_site
 
 pytestmark = pytest.mark.slow

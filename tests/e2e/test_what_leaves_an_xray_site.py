@@ -19,7 +19,7 @@ from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
-from fedmed.privacy.ledger import read_ledger
+from fedmed.privacy.limits import read_ledger
 from fedmed.recovery.model_store import ModelStore
 from fedmed_demo import demo_site
 

@@ -6,7 +6,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
 from fedmed.errors import ExportError
-from fedmed.export.compare_results import compare_frame_masks
+from fedmed.export.exporter import compare_frame_masks
 from fedmed.kinds.find_kind import installed
 
 

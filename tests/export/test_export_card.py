@@ -8,13 +8,12 @@ from markdown_it import MarkdownIt
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import initial_network
-from fedmed.export.anonymous import anonymous_sites
 from fedmed.export.bundle import export_bundle
-from fedmed.export.card import card, named
+from fedmed.export.card import _rule, _training, card, limits, named, story
 from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
-from fedmed.export.story import _rule, _training, limits, story
 from fedmed.export.weights import open_store
+from fedmed.export.weights_origin import anonymous_sites
 from fedmed.kinds.presence import Presence
 from fedmed.kinds.segmentation_3d import Segmentation3D
 from fedmed.systems.covid_fssl.method import Consistency

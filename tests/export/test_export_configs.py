@@ -5,10 +5,10 @@ import yaml
 from monai.bundle import ConfigParser
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle_parser import footprint, merged
 from fedmed.bundles.digests import write_digests
 from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.bundles.given_bundle import open_given
-from fedmed.bundles.merged_configs import footprint, merged
 from fedmed.export.configs import to_yaml, write_configs
 from fedmed.export.exporter import exporter_of
 from fedmed.export.folder import copy_parts

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedmed.export.story import limits, protection
+from fedmed.export.card import limits, protection
 from fedmed.export.weights_origin import _protection
 from fedmed.kinds.segmentation_3d import Segmentation3D
 

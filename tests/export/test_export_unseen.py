@@ -9,8 +9,7 @@ from monai.bundle import ConfigParser
 
 from fedmed.durable_files import save_tensors
 from fedmed.errors import ExportError
-from fedmed.export.bundle import export_bundle
-from fedmed.export.site_facts import facts_to_set, site_facts, words_of
+from fedmed.export.bundle import export_bundle, facts_to_set, site_facts, words_of
 from fedmed.export.weights import complete_weights
 from fedmed.jobs.plan import Plan
 from fedmed.recovery.model_store import MEAN_OF_PRIVATE

@@ -15,8 +15,7 @@ from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
 from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
-from fedmed.export.phantoms import phantom
-from fedmed.export.verify import _case, verify
+from fedmed.export.verify import _case, phantom, verify
 from fedmed.export.weights import open_store
 from fedmed_demo import demo_site
 from fedmed_demo.federation import LAP_INSTRUMENTS_TINY

@@ -21,12 +21,11 @@ from fedmed.bundles.find import CHECKOUT_BUNDLES, bundle_digest
 from fedmed.bundles.metadata_classes import segments
 from fedmed.errors import ExportError
 from fedmed.export import bundle as bundle_module
-from fedmed.export.anonymous import withheld
 from fedmed.export.bundle import export_bundle
+from fedmed.export.exporter import ALONE
 from fedmed.export.formats import TOLERANCE, open_network
-from fedmed.export.inference import ALONE
 from fedmed.export.verify import SCHEMA
-from fedmed.export.weights_origin import without_names
+from fedmed.export.weights_origin import withheld, without_names
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
 from fedmed.recovery.model_store import ModelStore

@@ -16,11 +16,10 @@ from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
-from fedmed.export.compare_results import compare_predictions
-from fedmed.export.exporter import exporter_of
+from fedmed.export.card import story
+from fedmed.export.exporter import compare_predictions, exporter_of
 from fedmed.export.finished_run import read_finished
-from fedmed.export.phantoms import phantom
-from fedmed.export.story import story
+from fedmed.export.verify import phantom
 from fedmed.export.weights import complete_weights, open_store
 from fedmed.export.weights_origin import provenance
 from fedmed.federation.loop import run_job

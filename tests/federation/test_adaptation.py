@@ -7,8 +7,8 @@ import torch
 
 from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
-from fedmed.federation.closing import Closing
 from fedmed.federation.loop import run_job
+from fedmed.federation.workflow import Closing
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job
 from fedmed.reports.run import read_run

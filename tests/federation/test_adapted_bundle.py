@@ -13,9 +13,9 @@ from fedmed.adapting.bundle import adapt_bundle
 from fedmed.bundles.infer import run_inference
 from fedmed.data.augment.intensities import INTENSITIES
 from fedmed.export.bundle import export_bundle
-from fedmed.federation.closing import Closing
 from fedmed.federation.exchange import Exchange
 from fedmed.federation.loop import run_job
+from fedmed.federation.workflow import Closing
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.jobs.plan import Plan

@@ -11,7 +11,7 @@ from fedmed.durable_files import load_tensors
 from fedmed.errors import ExportError, JobError
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
-from fedmed.privacy.ledger import read_ledger
+from fedmed.privacy.limits import read_ledger
 from fedmed.training.corrections.bands import MatchedBands
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}

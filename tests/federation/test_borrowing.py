@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from fedmed.bundles.score import DICE
-from fedmed.federation.closing import Closing
 from fedmed.federation.release import hand_out
 from fedmed.federation.server import Server
+from fedmed.federation.workflow import Closing
 from fedmed.messages.answers import Release, Update
 from fedmed.messages.task import Task
 from fedmed.recovery.site_state import SiteState

@@ -8,8 +8,8 @@ from torch import nn
 
 from fedmed.data.video.feature_store import encoder_digest
 from fedmed.federation import client
-from fedmed.federation.earlier_scores import EarlierScores
 from fedmed.federation.loop import run_job
+from fedmed.federation.own_best import EarlierScores
 
 
 def network(weight):

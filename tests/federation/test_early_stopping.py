@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from fedmed.federation.early_stopping import EarlyStopping
+from fedmed.federation.selection import EarlyStopping
 
 
 def scored(scores, patience, min_rounds=0, rounds=20):

@@ -11,8 +11,8 @@ from fedmed.durable_files import load_tensors
 from fedmed.errors import RoundFailed
 from fedmed.federation import loop
 from fedmed.federation.client import Client
+from fedmed.federation.open_round import TaskMaker
 from fedmed.federation.server import Server
-from fedmed.federation.task_maker import TaskMaker
 from fedmed.training import schedules
 from fedmed.training.schedules import one_cycle
 

@@ -23,7 +23,7 @@ from fedmed.jobs.plan import Plan
 from fedmed.messages.answers import Extras
 from fedmed.messages.task import Task
 from fedmed.messages.values import extras_bytes
-from fedmed.privacy.ledger import read_ledger
+from fedmed.privacy.limits import read_ledger
 from fedmed.settings.site import load_file
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ import torch
 from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
 from fedmed.federation import loop
-from fedmed.federation.task_maker import TaskMaker
+from fedmed.federation.open_round import TaskMaker
 
 CLASSES = {"overrides": {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9}}}
 FEDAS = {"method": {"path": "fedmed.systems.fedas.method.FedAS"}, "overlays": ["layers", "classes"], **CLASSES}

@@ -10,7 +10,7 @@ from fedmed.durable_files import load_tensors
 from fedmed.errors import ExportError, JobError
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
-from fedmed.privacy.ledger import read_ledger
+from fedmed.privacy.limits import read_ledger
 from fedmed.training.corrections.gamma import MatchedGamma
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}

@@ -6,8 +6,8 @@ import re
 import pytest
 import torch
 
-from fedmed.federation.guards import CollapseGuard
 from fedmed.federation.loop import run_job
+from fedmed.federation.told_numbers import CollapseGuard
 from fedmed.messages.answers import Update
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page

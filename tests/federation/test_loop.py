@@ -13,9 +13,9 @@ from fedmed.bundles.network import named_tensors, parsed, seed_everything
 from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
 from fedmed.federation.client import Client
-from fedmed.federation.closing import Closing
 from fedmed.federation.loop import run_job
 from fedmed.federation.site_parser import site_parser
+from fedmed.federation.workflow import Closing
 from fedmed.jobs.job_folder import read_job
 from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore

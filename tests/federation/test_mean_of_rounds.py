@@ -2,7 +2,7 @@
 
 import torch
 
-from fedmed.federation.mean_of_rounds import MeanOfRounds
+from fedmed.federation.selection import MeanOfRounds
 from fedmed.jobs.plan import Plan
 
 COUNTER, TABLE = "norm.num_batches_tracked", "table"

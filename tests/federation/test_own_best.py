@@ -11,7 +11,7 @@ from fedmed.errors import JobError, StateError
 from fedmed.federation.loop import run_job
 from fedmed.federation.own_best import OwnBest
 from fedmed.messages.task import Task
-from fedmed.privacy.ledger import read_ledger
+from fedmed.privacy.limits import read_ledger
 from fedmed.recovery.site_state import SiteState
 
 BUNDLE = SimpleNamespace(score=SimpleNamespace(validation="val_dice"), calibration="temperature")

@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
+from fedmed.federation.open_round import TaskMaker
 from fedmed.federation.server import Server
-from fedmed.federation.task_maker import TaskMaker
 
 SPECS = {
     "averaged": {},

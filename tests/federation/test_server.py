@@ -10,8 +10,8 @@ import torch
 
 from fedmed.bundles.score import DICE
 from fedmed.errors import JobError, RoundFailed, StateError, UpdateRefused
-from fedmed.federation.closing import Closing
 from fedmed.federation.server import Server
+from fedmed.federation.workflow import Closing
 from fedmed.messages.answers import Update
 from fedmed.messages.task import Task
 from fedmed.systems.fedmoco.method import SELF_ADAPTIVE

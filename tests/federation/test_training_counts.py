@@ -9,7 +9,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.checks.bundle_demands import BundleDemands
 from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.entries import read_entries
-from fedmed.federation.training_counts import count_trained
+from fedmed.federation.client import count_trained
 from fedmed.kinds.find_kind import kind_of
 from fedmed.settings.site import load_file
 from fedmed_demo import demo_site

@@ -9,7 +9,7 @@ import torch
 
 from fedmed.errors import JobError
 from fedmed.federation.client import Client
-from fedmed.federation.usual_norms import LARGEST_RATIO, UsualNorms
+from fedmed.federation.told_numbers import LARGEST_RATIO, UsualNorms
 
 SITES = "abc"
 
@@ -72,7 +72,7 @@ def test_a_norm_beyond_the_largest_number_is_refused_whatever_the_study_says(sma
 
 def test_a_number_beyond_the_largest_is_null_in_the_record(small, tmp_path, monkeypatch):
     geometry = {"a": {"norm": math.inf, "distance": math.nan, "cosine": 1.0}}
-    monkeypatch.setattr("fedmed.federation.round_record.update_geometry", lambda *args: geometry)
+    monkeypatch.setattr("fedmed.federation.run_record.update_geometry", lambda *args: geometry)
     small("ab", rounds=1)
     assert lines_of(tmp_path / "ws")[0]["geometry"] == {"a": {"norm": None, "distance": None, "cosine": 1.0}}
 

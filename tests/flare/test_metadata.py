@@ -34,7 +34,7 @@ from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
-from fedmed.privacy.ledger import read_ledger
+from fedmed.privacy.limits import read_ledger
 
 BUNDLES = Path(__file__).parents[1] / "federation"
 METHOD = "exchanging.Exchanging"

@@ -12,7 +12,7 @@ from nvflare.lighter.utils import Identity, generate_cert, generate_keys, sign_f
 
 from fedmed.errors import JobError, StateError
 from fedmed.flare.app_signatures import Signed, read_signatures
-from fedmed.flare.signed_jobs import RECORD, SignedJobs
+from fedmed.flare.job_gate import RECORD, SignedJobs
 
 LEAD = ("lead@example.org", "study_office", "lead")
 IDS = [f"0a4c5f3e-2b1d-4c6e-8f70-9182a3b4c5d{digit}" for digit in range(10)]

@@ -15,9 +15,8 @@ from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.jobs.study_text import dumped
 from fedmed.methods.find_method import adaptations, algorithms, load_method
-from fedmed.privacy.forecast import forecast
-from fedmed.privacy.forecast_sheet import forecast_sheet
-from fedmed.privacy.ledger import read_ledger
+from fedmed.privacy.forecast_sheet import forecast, forecast_sheet
+from fedmed.privacy.limits import read_ledger
 from fedmed.reports.ledger_page import ledger_sheet
 from fedmed.reports.notes import told_notes
 from fedmed.reports.run import read_run

@@ -5,8 +5,7 @@ import pytest
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.errors import BundleError, JobError
-from fedmed.jobs.app_configs import files
-from fedmed.jobs.seen_alike import unlike
+from fedmed.jobs.app_configs import files, unlike
 
 SITES = {"ct_north": "supervised", "ct_east": "unsupervised", "ct_west": "evaluate"}
 NAMES = sorted(path.name for path in CHECKOUT_BUNDLES.iterdir() if (path / "configs" / "federation.yaml").is_file())

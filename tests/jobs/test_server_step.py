@@ -57,7 +57,10 @@ def test_every_method_takes_one(method, job_of):
         ({"server_step": ["sgd"]}, "'server_step' is .'sgd'.; it must be a text"),
         ({"server_step": {"by": "adamw", "lr": 1}}, "the arguments of .*ServerAdamW are wrong: .*'lr'"),
         ({"server_step": {"by": "os.Path"}}, "a job may not name the class 'os.Path'"),
-        ({"server_step": {"by": "fedmed.aggregation.mean.BlockMean"}}, "BlockMean is not a step after the mean"),
+        (
+            {"server_step": {"by": "fedmed.aggregation.tensor_means.BlockMean"}},
+            "BlockMean is not a step after the mean",
+        ),
         ({"server_step": "sgd", "rule": {"args": {"step": "sgd"}}}, "'server_step' and 'rule.args.step' both name"),
         (
             {"server_step": "sgd", "rule": {"path": "fedmed.systems.agreement.server.LabelledMean"}},

@@ -13,11 +13,11 @@ from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.privacy.sendings import SiteAnswers
-from fedmed.reports.frame_masks import read_frame
 from fedmed.reports.label_charts import confusions_of
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
+from fedmed.reports.segmentation_2d_report import read_frame
 from fedmed.reports.timelines import read_phases
 from fedmed.settings.site import load_file
 from fedmed.training.confusion import Confusion

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedmed.errors import FedMedError
-from fedmed.labelling.label_scores import predictive_uncertainty, view_disagreement
+from fedmed.labelling.views import predictive_uncertainty, view_disagreement
 
 UNIT = hnp.arrays("float32", hnp.array_shapes(min_dims=2, max_dims=4, max_side=4), elements=st.floats(0, 1, width=32))
 

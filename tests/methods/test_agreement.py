@@ -4,7 +4,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.jobs.job_folder import write_job
 from fedmed.messages.answers import Update
-from fedmed.methods.guard_pseudo_labels import FRACTION
+from fedmed.methods.guard import FRACTION
 from fedmed.systems.agreement.method import Agreement
 
 SITES = {"ct_north": "supervised", "ct_east": "unsupervised"}

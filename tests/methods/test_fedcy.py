@@ -6,7 +6,7 @@ import yaml
 
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import SampleWeighting
-from fedmed.federation.guards import CollapseGuard
+from fedmed.federation.told_numbers import CollapseGuard
 from fedmed.jobs.example import example
 from fedmed.messages.answers import Update
 from fedmed.systems.fedcy.method import FedCy

@@ -4,8 +4,7 @@ import pytest
 
 from fedmed.aggregation.reported import ReportedWeighting
 from fedmed.aggregation.weighting import UniformWeighting
-from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.server_bundle import server_bundle
+from fedmed.bundles.bundle import Bundle, server_bundle
 from fedmed.errors import JobError, UpdateRefused
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update

@@ -12,7 +12,7 @@ from fedmed_label.bundles import read_bundle
 from PIL import Image
 
 from fedmed.bundles.digests import whole_digest
-from fedmed.labelling.exclusive_folder import exclusive
+from fedmed.labelling.studies import exclusive
 
 
 @pytest.fixture

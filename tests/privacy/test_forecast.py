@@ -10,9 +10,8 @@ from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.methods.find_method import find
-from fedmed.privacy.forecast import forecast
-from fedmed.privacy.forecast_sheet import forecast_sheet
-from fedmed.privacy.ledger import read_ledger
+from fedmed.privacy.forecast_sheet import forecast, forecast_sheet
+from fedmed.privacy.limits import read_ledger
 from fedmed.reports.ledger_page import ledger_sheet
 from fedmed.reports.sheet import html
 from fedmed.settings.site import load_file, load_site, parse_site

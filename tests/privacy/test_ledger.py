@@ -3,7 +3,7 @@
 import pytest
 
 from fedmed.errors import FedMedError, JobError
-from fedmed.privacy.ledger import Ledger, read_ledger
+from fedmed.privacy.limits import Ledger, read_ledger
 
 
 def test_lines_are_found_from_every_folder_that_a_person_may_name(tmp_path):

@@ -11,8 +11,8 @@ import yaml
 from fedmed.errors import PrivacyError
 from fedmed.messages.answers import Extras, Release, Update
 from fedmed.privacy.limits import SiteLimits
-from fedmed.privacy.noise import l2_norm
 from fedmed.privacy.payload import payload_bytes, payload_digest
+from fedmed.privacy.protection import l2_norm
 from fedmed.settings.site import parse_site
 
 NOISE = {"clip_norm": 2.0, "noise_multiplier": 0.5, "allowed_metrics": []}

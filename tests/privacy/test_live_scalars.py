@@ -7,8 +7,7 @@ import yaml
 
 from fedmed.bundles.score import Score
 from fedmed.methods.find_method import installed
-from fedmed.privacy.ledger import read_ledger
-from fedmed.privacy.limits import SiteLimits
+from fedmed.privacy.limits import SiteLimits, read_ledger
 from fedmed.privacy.live_scalars import MOST, LiveScalars, declared_tags
 from fedmed.settings.site import parse_site
 from fedmed.systems.covid_fssl.method import Consistency

@@ -6,8 +6,8 @@ import pytest
 import torch
 from scipy import stats
 
-from fedmed.privacy import noise
-from fedmed.privacy.noise import add_noise, gaussian, l2_norm, scale_down, seeded_source, system_source
+from fedmed.privacy import protection as noise
+from fedmed.privacy.protection import add_noise, gaussian, l2_norm, scale_down, seeded_source, system_source
 
 N = 200_000
 

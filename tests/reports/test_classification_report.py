@@ -13,9 +13,9 @@ from rich.console import Console
 
 from fedmed.errors import DataError
 from fedmed.reports import classification_report, roc
-from fedmed.reports.class_probabilities import Probabilities, probabilities
 from fedmed.reports.classification_report import read_classified
 from fedmed.reports.control_run import read_with_controls
+from fedmed.reports.roc import Probabilities, probabilities
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
 from fedmed.reports.run_report import report_of

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_rel
 
-from fedmed.reports.paired_scores import paired_scores, patients_to_tell
+from fedmed.reports.gain import paired_scores, patients_to_tell
 
 
 def table(scores, patients=None, **columns):

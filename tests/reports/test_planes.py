@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from fedmed.errors import DataError
-from fedmed.reports.planes import case_figure, cut, focus, pixel_size
-from fedmed.reports.viewed_case import ViewedCase, read_case
+from fedmed.reports.planes import ViewedCase, case_figure, cut, focus, pixel_size, read_case
 
 SHAPE, SPACING = (12, 10, 8), (2.0, 3.0, 5.0)
 

@@ -4,10 +4,8 @@ import json
 import pytest
 from rich.console import Console
 
-from fedmed.reports.failure import last_error
-from fedmed.reports.live import Follower, render, round_line, site_line
+from fedmed.reports.live import Follower, Tail, last_error, render, round_line, site_line
 from fedmed.reports.live_state import LiveSite, LiveState
-from fedmed.reports.tail import Tail
 
 
 def add(path, *lines):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fedmed.errors import DataError
-from fedmed.reports.scores_over_time import dice_over_time, scored_videos
+from fedmed.reports.segmentation_2d_report import dice_over_time, scored_videos
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedmed.reports.surface import Viewpoint, find_lungs, render
+from fedmed.reports.planes import Viewpoint, find_lungs, render
 
 SPACING = (4.0, 4.0, 5.0)
 X, Y, Z = np.meshgrid(*(np.arange(n) * s for n, s in zip((64, 56, 40), SPACING, strict=True)), indexing="ij")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedmed.errors import DataError
-from fedmed.reports.frame_masks import frames_with_masks, read_frame
+from fedmed.reports.segmentation_2d_report import frames_with_masks, read_frame
 from fedmed.reports.timelines import Timeline, label_rows, read_labels, read_phases, ribbons
 
 CLASSES = np.array(["preparation", "clipping"])

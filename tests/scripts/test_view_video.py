@@ -107,7 +107,7 @@ def test_values_of_masks_have_the_names_that_are_given(script, site, tmp_path, m
     _, root = site
     entry = json.loads((root / "datalist.json").read_text())["training"][0]
     shown = []
-    monkeypatch.setattr("fedmed.reports.dark_picture.save_picture", lambda figure, *_: shown.append(figure))
+    monkeypatch.setattr("fedmed.reports.palette.save_picture", lambda figure, *_: shown.append(figure))
     asked = [str(root / entry["video"]), "--masks", str(root / entry["masks"]), "--out", str(tmp_path / "a.png")]
     for more in ([], ["--classes", "shaft", "wrist"]):
         assert script.main([*asked, "--frames", "30", "--dpi", "50", *more]) == 0

@@ -12,10 +12,9 @@ from typing import Any
 import torch
 import yaml
 
-from fedmed.adapting.card import card_section, with_section
 from fedmed.adapting.decisions import SETTINGS, Adapted, adapt_to
 from fedmed.adapting.folder_images import FolderImages
-from fedmed.adapting.page import adaptation_page
+from fedmed.adapting.page import adaptation_page, card_section, with_section
 from fedmed.bundles.digests import DIGESTS, SIGNATURE, bundle_files, read_digests, write_digests
 from fedmed.bundles.given_bundle import open_given
 from fedmed.bundles.infer import CONFIGS, WEIGHTS, check_ready

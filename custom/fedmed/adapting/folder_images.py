@@ -10,8 +10,8 @@ from monai.data import MetaTensor
 from torch import Tensor
 
 from fedmed.bundles.infer import open_inference, told_by
+from fedmed.data.listed_images import plain
 from fedmed.errors import BundleError, DataError
-from fedmed.training.trainer import plain
 
 NEEDED = ("dataset", "inferer", "network", "weights")  # of inference, as MONAI's bundles name them
 KEPT = 2**30  # bytes of prepared images that are kept; of a larger folder each is read again

@@ -2,15 +2,21 @@
 
 from collections.abc import Mapping
 
-from markupsafe import Markup
+import numpy as np
+from markupsafe import Markup, escape
+from matplotlib.colors import to_rgb
+from PIL import Image
 from torch import Tensor
 
 from fedmed.adapting import charts
-from fedmed.adapting.card import WORDS
-from fedmed.adapting.cases import cases
-from fedmed.adapting.decisions import Adapted, Decision
+from fedmed.adapting.charts import chosen_cases
+from fedmed.adapting.decisions import COLOUR, INTENSITY, STATISTICS, Adapted, Decision
 from fedmed.adapting.folder_images import FolderImages
+from fedmed.adapting.predictions import Prediction
 from fedmed.data.augment.colours import COLOURS, Colours, colours
+from fedmed.plain_text import in_markdown
+from fedmed.reports.palette import MARKS, png_address
+from fedmed.reports.phase_charts import spoken
 from fedmed.reports.plots import style, svg
 from fedmed.reports.sheet import Sheet, SheetFigure, SheetTable
 from fedmed.reports.words import join
@@ -28,6 +34,14 @@ ON_PAGE = (
     "This page shows images of this hospital and names their files. It stands outside of the bundle's digests: remove "
     "it before you give the bundle to anybody. Nothing was sent anywhere to make it."
 )
+WIDE = 320  # pixels of a picture
+TOP = 3  # classes that are shown of an image
+OUTLINED = 240  # pixels that a picture has at least before outlines are drawn, which would fill a small one
+WORDS = {
+    INTENSITY: "brightness of the images",
+    COLOUR: "colours of the images",
+    STATISTICS: "mean and variance of the normalisation layers",
+}
 
 
 def adaptation_page(name: str, adapted: Adapted, amount: str, references: Mapping[str, Tensor]) -> Sheet:
@@ -133,3 +147,123 @@ def _figures(adapted: Adapted, references: Mapping[str, Tensor]) -> list[SheetFi
 def _known(references: Mapping[str, Tensor]) -> str:
     carried = f"as a mean its {', '.join(sorted(references))}" if references else "nothing to compare with"
     return f"Of the training hospitals' images the bundle carries {carried}. The darkest bin is cut off."
+
+
+def cases(adapted: Adapted) -> Markup:
+    """HTML of a few cases; both must have predictions."""
+    assert adapted.before is not None and adapted.after is not None
+    parts, changed = [Markup('<div class="calls">')], bool(adapted.made)
+    for number in chosen_cases(adapted.before, adapted.after):
+        old, new = adapted.before.each[number], adapted.after.each[number]
+        own, shown = (images[old.place]["image"] for images in (adapted.own, adapted.shown))
+        if old.is_mask:
+            at = _slice(old, new)
+            pair = [_marked(_picture(own, at), old, at), _marked(_picture(shown, at), new, at)][: 2 if changed else 1]
+            below = _amounts(old, new, adapted.before.classes)
+        else:
+            pair = [_picture(own, None), *([_picture(shown, None)] if adapted.shown is not adapted.own else [])]
+            below = _probabilities(old, new, adapted.before.classes)
+        parts.append(_case(adapted.own.names[old.place], pair, below))
+    return Markup("").join([*parts, Markup("</div>")])
+
+
+def _case(name: str, pictures: list[np.ndarray], below: Markup) -> Markup:
+    images = Markup("").join(Markup('<img src="{}" alt="">').format(png_address(_small(one))) for one in pictures)
+    kind = Markup('<div class="pair">{}</div>').format(images) if len(pictures) > 1 else images
+    caption = Markup('<figcaption><span class="id" title="{0}">{0}</span></figcaption>').format(name)
+    return Markup("<figure>{}{}{}</figure>").format(kind, caption, below)
+
+
+def _table(rows: list[tuple[str, str, str]]) -> Markup:
+    body = Markup("").join(
+        Markup('<tr><td>{}</td><td class="n">{}</td><td class="n">{}</td></tr>').format(spoken(escape(name)), a, b)
+        for name, a, b in rows
+    )
+    head = Markup('<tr><td></td><td class="n">before</td><td class="n">after</td></tr>')
+    return Markup('<table class="bars">{}{}</table>').format(head, body)
+
+
+def _probabilities(old: Prediction, new: Prediction, classes: tuple[str, ...]) -> Markup:
+    likeliest = (old.values + new.values).argsort(descending=True).tolist()[:TOP]
+    return _table([(classes[k], f"{float(old.values[k]):.0%}", f"{float(new.values[k]):.0%}") for k in likeliest])
+
+
+def _amounts(old: Prediction, new: Prediction, classes: tuple[str, ...]) -> Markup:
+    shares = [[float((one.values == k).float().mean()) for one in (old, new)] for k in range(len(classes))]
+    rows = [(classes[k], f"{a:.1%}", f"{b:.1%}") for k, (a, b) in enumerate(shares) if k and (a or b)]
+    return _table(rows or [("nothing is marked", "", "")])
+
+
+def _slice(old: Prediction, new: Prediction) -> int | None:
+    """Of a volume the axial slice with the most marks, or the middle one; None of a picture."""
+    if old.values.ndim != 3:
+        return None
+    marked = ((old.values > 0) | (new.values > 0)).sum(dim=(0, 1))
+    return int(marked.argmax()) if int(marked.max()) else len(marked) // 2
+
+
+def _picture(image: Tensor, at: int | None) -> np.ndarray:
+    """(H, W, 3) from 0 to 1: of a clip the last frame, of a volume a slice, the patient's right on the left."""
+    values = _upright(image[0], at)[None] if at is not None else image.numpy()
+    if len(values) % 3:
+        values = np.repeat(values[:1], 3, axis=0)
+    return np.nan_to_num(values[-3:].transpose(1, 2, 0)).clip(0, 1)
+
+
+def _upright(volume: Tensor, at: int) -> np.ndarray:
+    found: np.ndarray = volume[:, :, at].flip(0, 1).T.numpy()
+    return found
+
+
+def _marked(picture: np.ndarray, said: Prediction, at: int | None) -> np.ndarray:
+    """The picture with the edges of what is marked."""
+    mask = said.values.numpy() if at is None else _upright(said.values, at)
+    factor = max(1, OUTLINED // max(mask.shape))
+    mask, shown = (np.repeat(np.repeat(one, factor, axis=0), factor, axis=1) for one in (mask, picture))
+    for value in range(1, int(mask.max()) + 1):
+        inside = np.pad(mask == value, 1)
+        core = inside[:-2, 1:-1] & inside[2:, 1:-1] & inside[1:-1, :-2] & inside[1:-1, 2:]
+        shown[(mask == value) & ~core] = to_rgb(MARKS[(value - 1) % len(MARKS)])
+    return shown
+
+
+def _small(picture: np.ndarray) -> np.ndarray:
+    height, width = picture.shape[:2]
+    scale = min(1.0, WIDE / max(height, width))
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    whole = Image.fromarray((picture * 255).round().astype(np.uint8))
+    return np.asarray(whole.resize(size, Image.Resampling.BILINEAR)) / 255
+
+
+def card_section(adapted: Adapted, amount: str, version: str) -> str:
+    """The section, as Markdown."""
+    rows = [
+        f"| {one.name}: {WORDS[one.name]} | {'yes' if one.made else 'no'} | {in_markdown(one.why)} |"
+        for one in adapted.decisions
+    ]
+    share = f" The images' own are {adapted.share:.0%} of the statistics; the rest came with the model." * bool(
+        adapted.share
+    )
+    return "\n".join(
+        [
+            "## Adapted to one hospital's images",
+            "",
+            f"Version {version} was adapted to {amount} of one hospital. Nobody looked at a label, and no weight was "
+            f"trained.{share} Results below are of the bundle before: how well this one does at that hospital is not "
+            "known until a reader has marked some of its images, and elsewhere it may do worse.",
+            "",
+            "| Adaptation | Made | Why |",
+            "|---|---|---|",
+            *rows,
+            "",
+            "`docs/page.html`, if it is there, shows the hospital's own images before and after. Remove it before you "
+            "give the bundle to anybody.",
+            "",
+        ]
+    )
+
+
+def with_section(card: str, section: str) -> str:
+    """A card with a section before its first one."""
+    head, mark, rest = card.partition("\n## ")
+    return f"{head}\n{section}{mark}{rest}" if mark else f"{card.rstrip()}\n\n{section}"

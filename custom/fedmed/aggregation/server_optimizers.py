@@ -15,8 +15,8 @@ from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
 from fedmed.aggregation.contribution import Contribution
-from fedmed.aggregation.mean import BLOCK
 from fedmed.aggregation.rule import Model, RoundFacts
+from fedmed.aggregation.tensor_means import BLOCK
 from fedmed.errors import StateError
 from fedmed.in_range import in_range
 

@@ -20,9 +20,9 @@ from typing import Any
 import yaml
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle_parser import merged
 from fedmed.bundles.digests import DIGESTS, bundle_files, changed_files, read_digests, whole_digest
 from fedmed.bundles.find import CHECKOUT_BUNDLES
-from fedmed.bundles.merged_configs import merged
 from fedmed.bundles.signature import signer
 from fedmed.errors import BundleError
 from fedmed.files import folders_of

@@ -8,11 +8,10 @@ from fedmed.checks.disk import Space
 from fedmed.checks.entries import MEASURED, Cases, Entry
 from fedmed.checks.inspection import Inspection
 from fedmed.checks.machine import MachineFacts
-from fedmed.checks.measurement import Measured
+from fedmed.checks.measurement import Measured, choose_sample
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.server_connection import Connection
 from fedmed.checks.site_findings import SiteFinding, problems
-from fedmed.checks.work_sample import choose_sample
 from fedmed.data.classes import labelled_fraction
 from fedmed.data.datalist import HELD_OUT
 from fedmed.data.entry_forms import UNLABELED
@@ -28,7 +27,7 @@ from fedmed.settings.site import SiteConfig
 
 @dataclass
 class CheckedSite:
-    """All that was found at a site. Only :mod:`fedmed.checks.study_lead_page` decides what of it may leave.
+    """All that was found at a site. Only :mod:`fedmed.checks.hospital_report` decides what of it may leave.
 
     Attributes:
         counts: list -> number of entries.

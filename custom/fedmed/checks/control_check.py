@@ -1,8 +1,11 @@
 """The controls of a job on this machine: written and checked before any run begins."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from fedmed.checks.study_check import check_study
+from fedmed.checks.checked_site import CheckedSite
+from fedmed.checks.site_check import Options, Silent, check_data
+from fedmed.checks.site_findings import PROBLEM
 from fedmed.data.datalist import list_entries
 from fedmed.errors import FedMedError, JobError
 from fedmed.jobs.control_study import control_job, kinds_for
@@ -10,12 +13,15 @@ from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.methods.control_kinds import FOLDERS, LEFT_OUT, OPTIONS, kind_of_control
 from fedmed.recovery.interrupted_workspace import records
+from fedmed.recovery.model_store import ModelStore
 from fedmed.recovery.server_state import RESULT
 from fedmed.reports.control_run import check_control, differences
 from fedmed.reports.run import read_run
 from fedmed.reports.words import join
 from fedmed.settings.server import load_server
 from fedmed.settings.site import load_site
+
+SHOWN = 3  # of a site's problems: a class that the study does not name is one at every image of it
 
 
 def write_controls(job: Path, scratch: Path, asked: str = LEFT_OUT) -> dict[str, Path]:
@@ -34,7 +40,7 @@ def write_controls(job: Path, scratch: Path, asked: str = LEFT_OUT) -> dict[str,
 
 
 def write_control(job: Path, scratch: Path, kind: str = LEFT_OUT) -> Path:
-    """Write a control of a job, and check it as :func:`fedmed.checks.study_check.check_study` does.
+    """Write a control of a job, and check it as :func:`fedmed.checks.control_check.check_study` does.
 
     Args:
         job: job folder.
@@ -115,3 +121,45 @@ def is_made(control: Path, kind: str, workspace: Path) -> bool:
 def config_of(job: Job) -> dict[str, dict[str, object]]:
     """What a run's record would say of the job."""
     return {"controller": job.controller, "aggregator": job.aggregator, "model": job.persistor}
+
+
+def check_study(folder: Path) -> None:
+    """Read every site's settings, datalist and classes, the bundle, and the file that the server starts from.
+
+    No image is opened: this takes seconds, and what it finds would otherwise end the run in its first round.
+
+    Args:
+        folder: job folder.
+
+    Raises:
+        JobError: the job cannot be read; or the server or a site could not begin: names all of them, and why.
+    """
+    job = read_job(folder, load_server().allowed_classes)
+    found = [f"server: {text}" for text in _at_server(job, folder)]
+    for site in job.clients:
+        found += [f"{site}: {text}" for text in _at_site(site, folder)]
+    if found:
+        lines = "".join(f"\n- {text}" for text in found)
+        raise JobError(f"{job.name} cannot start; scripts/check_site.py SITE --job {folder} says more:{lines}")
+
+
+def _at_server(job: Job, folder: Path) -> Iterator[str]:
+    try:
+        store = ModelStore.from_args(job.persistor, folder)
+        if store.checkpoint or store.encoder:
+            _ = store.initial
+    except FedMedError as error:
+        yield str(error)
+
+
+def _at_site(site: str, folder: Path) -> Iterator[str]:
+    try:
+        checked = CheckedSite(load_site(site))
+        check_data(checked, Options(job=str(folder), skip=("data",)), Silent())
+    except FedMedError as error:
+        yield str(error)
+        return
+    problems = [finding.text for finding in checked.findings if finding.level == PROBLEM]
+    yield from problems[:SHOWN]
+    if more := problems[SHOWN:]:
+        yield f"and {len(more)} more"

@@ -2,21 +2,25 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 
+from jinja2 import Environment, StrictUndefined
 from rich.console import Console
 from rich.table import Table
 
+from fedmed.checks.bins import rounded, shown, summarise_classes
 from fedmed.checks.checked_site import CheckedSite
-from fedmed.checks.facts import lists, sections, summary
+from fedmed.checks.facts import head, lists, sections, summary
 from fedmed.checks.site_check import Silent
-from fedmed.checks.site_findings import NOTE, PROBLEM, SiteFinding, problems
-from fedmed.checks.study_lead_page import write_output
+from fedmed.checks.site_findings import NOTE, PROBLEM, SiteFinding, count_kinds, problems
 from fedmed.data.prepare.console import progress
 from fedmed.data.prepare.pool import Track
 from fedmed.data.prepare.report import table
-from fedmed.files import fedmed_home
+from fedmed.errors import FedMedError
+from fedmed.files import fedmed_home, write_atomically
 from fedmed.plain_text import in_markup
+from fedmed.reports import palette
 
 MOST = 40  # findings of a level that are shown; the CSV has all
 COLUMNS = (
@@ -126,3 +130,48 @@ def _print_findings(console: Console, checked: CheckedSite, level: str, title: s
         console.print(f"  {finding.area:<11} {in_markup(finding.text)}", soft_wrap=True)
     if len(found) > MOST:
         console.print(f"  … and {len(found) - MOST} more; the CSV file has them all")
+
+
+def write_page(checked: CheckedSite, path: Path) -> Path:
+    """Write the page.
+
+    Raises:
+        FedMedError: the file cannot be written.
+    """
+    write_output(path, page(checked).encode(), "--out")
+    path.chmod(0o644)  # it is made to be passed on
+    return path
+
+
+def write_output(path: Path, content: bytes, option: str) -> Path:
+    """Write a file that a person has named by an option.
+
+    Raises:
+        FedMedError: it cannot be written.
+    """
+    try:
+        write_atomically(path, lambda stream: stream.write(content))
+    except OSError as error:
+        raise FedMedError(f"cannot write {path} ({error.strerror or error}); choose another with {option}") from error
+    return path
+
+
+def page(checked: CheckedSite) -> str:
+    """Return the page's HTML."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    source = resources.files("fedmed.checks").joinpath("templates", "check.html.j2").read_text(encoding="utf-8")
+    charts = checked.inspection.bins(checked.images) + summarise_classes(checked.entries, checked.demands.classes or ())
+    return environment.from_string(source).render(
+        site=checked.site.site,
+        ready=checked.ready,
+        summary=summary(checked),
+        head=head(checked),
+        sections=sections(checked),
+        kinds=count_kinds(checked.findings),
+        charts=charts,
+        checked="data" not in checked.left_out,
+        rounded=rounded,
+        shown=shown,
+        light=palette.css(dark=False),
+        dark=palette.css(dark=True),
+    )

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from fedmed.checks.bins import Bins, Fact, summarise
-from fedmed.checks.class_labels import judge_classes, picture_table
+from fedmed.checks.bins import Bins, Fact, judge_classes, picture_table, summarise
 from fedmed.checks.entries import Cases, Entry
 from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.datalist import HELD_OUT
@@ -95,7 +94,7 @@ class Inspection(ABC):
     def judge_labels(
         self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
     ) -> Iterator[SiteFinding]:
-        """What is wrong with labels that are words; see :func:`fedmed.checks.class_labels.judge_classes`."""
+        """What is wrong with labels that are words; see :func:`fedmed.checks.bins.judge_classes`."""
         return iter(())
 
     @abstractmethod

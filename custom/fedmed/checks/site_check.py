@@ -1,24 +1,30 @@
 """Everything that a hospital checks before it joins, in one call."""
 
+import ipaddress
+import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
 
 from fedmed.checks.bundle_demands import check_exchange, check_share, read_demands
 from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.disk import check_disk, state_bytes
 from fedmed.checks.entries import LISTS, USED, check_lists, count_lists, read_entries
-from fedmed.checks.grpc_proxy import check_proxy
 from fedmed.checks.kit_findings import check_kit, client_app
 from fedmed.checks.machine import check_machine
 from fedmed.checks.measurement import measure
 from fedmed.checks.part_in_job import PartInJob, find_work
-from fedmed.checks.preflight import preflight
 from fedmed.checks.server_connection import Connection, shake_hands
-from fedmed.checks.site_findings import AREAS, PROBLEM, SiteFinding
+from fedmed.checks.site_findings import AREAS, PROBLEM, SiteFinding, link_finding
 from fedmed.checks.startup_kit import SITE_FILE, Kit, read_kit
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import JobError, SiteConfigError
@@ -26,6 +32,10 @@ from fedmed.kinds.find_kind import kind_by_look
 from fedmed.settings.site import SiteConfig, load_file, load_named
 
 PARTS = (*AREAS, "preflight", "scoring")  # what --skip may name
+PATIENCE = 120.0  # seconds; it takes about 6
+Row = tuple[str, str, str]  # of NVFlare's report: check, problem, remedy
+PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+EXCEPTIONS = ("no_grpc_proxy", "no_proxy")
 
 
 class Silent:
@@ -177,3 +187,147 @@ def _check_connection(checked: CheckedSite, kit: Kit, options: Options, show: Si
         with show.doing("NVFlare's preflight check: starts the site for five seconds"):
             refused = preflight(kit, found)
     checked.findings += [refused] if refused else []
+
+
+def preflight(kit: Kit, found: Connection) -> SiteFinding | None:
+    """Run ``nvflare preflight-check``, which also starts the site for five seconds, and fill in what was seen.
+
+    It runs on a view of the kit, a folder of links: NVFlare would write its logs into the kit, and would kill every
+    process whose command line is that of the site started from there.
+
+    Returns:
+        Why it failed, or that it was left out because the site is running. A second registration would take the
+        running site's token.
+    """
+    if pid := running(kit):
+        text = f"the site is already running from this kit (process {pid}), so NVFlare's preflight check was left out"
+        return link_finding("running", f"{text}; that it is running tells more")
+    with tempfile.TemporaryDirectory(prefix="fedmed-preflight-") as name:
+        view = _view(kit, Path(name))
+        passed, rows = _run(view)
+        if not passed and any(problem == "Can't start successfully:" for _, problem, _ in rows):
+            passed, rows = _run(view)  # NVFlare forks while gRPC has threads: now and then its process dies silently
+        found.preflight, found.registered = passed, _registered(view)
+    if passed:
+        return None
+    failed = "; ".join(f"{check}: {problem} ({fix})" if fix else f"{check}: {problem}" for check, problem, fix in rows)
+    return link_finding("preflight", f"NVFlare's preflight check fails: {failed}")
+
+
+def running(kit: Kit) -> int | None:
+    """Process id of the site, if it was started from this kit."""
+    for name in ("pid.fl", "daemon_pid.fl"):
+        try:
+            pid = int((kit.folder / name).read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            continue
+        if psutil.pid_exists(pid):
+            return pid
+    return None
+
+
+def _view(kit: Kit, folder: Path) -> Path:
+    view = folder / "kit"
+    for part in ("transfer", "startup", "local"):
+        (view / part).mkdir(parents=True)  # the folders are real: NVFlare does not look into linked ones
+        for path in (kit.folder / part).iterdir() if part != "transfer" and (kit.folder / part).is_dir() else ():
+            (view / part / path.name).symlink_to(path)
+    return view
+
+
+def _run(view: Path) -> tuple[bool, list[Row]]:
+    program, home = Path(sys.executable).parent / "nvflare", view.parent / "home"
+    home.mkdir(exist_ok=True)
+    environment = {**os.environ, "HOME": str(home), "GRPC_ENABLE_FORK_SUPPORT": "0"}
+    line = [str(program), "preflight-check", "--format", "json", "-p", str(view)]
+    try:
+        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        return parse(done.stdout, done.stderr)
+    except subprocess.TimeoutExpired:
+        return False, [("nvflare", f"no result in {PATIENCE:.0f} s", "")]
+    except OSError as error:
+        return False, [("nvflare", f"{program} cannot be started ({error.strerror})", "run scripts/setup.sh")]
+    finally:
+        _end_all(view)
+
+
+def _end_all(view: Path) -> None:
+    """NVFlare ends the site that it started by ``pkill``, which not every machine has."""
+    for process in psutil.process_iter(["cmdline"]):
+        if str(view) in (process.info["cmdline"] or []):
+            try:
+                process.kill()
+            except psutil.Error:
+                continue
+
+
+def parse(stdout: str, stderr: str) -> tuple[bool, list[Row]]:
+    """Return whether NVFlare's check passed, and the rows (check, problem, remedy) that did not.
+
+    Args:
+        stdout: one JSON object with ``data.overall``.
+        stderr: a table ``| check | problem | remedy |`` whose longer problems are broken into lines.
+    """
+    rows: list[list[str]] = []
+    for line in stderr.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 3 and cells[0] not in ("", "Checks"):
+            rows.append(cells)
+        elif len(cells) == 3 and rows and not cells[0]:
+            rows[-1][1] += cells[1]
+    if _overall(stdout) == "pass":
+        return True, []
+    last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "it gave no output")
+    failed = [(check, problem, fix) for check, problem, fix in rows if problem != "PASSED"]
+    return False, failed or [("nvflare", last, "")]
+
+
+def _overall(stdout: str) -> object:
+    for line in reversed(stdout.splitlines()):
+        try:
+            return json.loads(line)["data"]["overall"]
+        except (ValueError, KeyError, TypeError):
+            continue
+    return None
+
+
+def _registered(view: Path) -> bool:
+    """A dry run passes when the site still runs after five seconds; its log tells whether it got in."""
+    try:
+        return "Successfully registered client" in (view / "log.txt").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+
+
+def check_proxy(host: str, port: int, environment: Mapping[str, str]) -> Iterator[SiteFinding]:
+    """Say which proxy gRPC takes to the server, and how to except it; nothing where it takes none.
+
+    As gRPC itself reads the variables, in small letters alone: the first of each kind that is set counts, empty or not;
+    an exception is the end of a name, or a network of addresses, and neither ``*`` nor one with a port is any.
+    """
+    variable = next((name for name in PROXIES if name in environment), None)
+    if variable is None or not environment[variable]:
+        return
+    listed = next((environment[name] for name in EXCEPTIONS if name in environment), "")
+    if any(_excepts(entry.strip(), host) for entry in listed.split(",")):
+        return
+    text = (
+        f"{variable} is set, so gRPC goes to {host}, port {port}, through the proxy {_shown(environment[variable])}, "
+    )
+    text += "where this check's handshake went directly; a proxy that opens TLS on the way breaks the connection. To "
+    text += f"except the server, write where the site is started: export no_grpc_proxy={host}"
+    yield link_finding("proxy", text)
+
+
+def _excepts(entry: str, host: str) -> bool:
+    if not entry:
+        return False
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:  # one of the two is a name
+        return host.lower().endswith(entry.lower())
+
+
+def _shown(proxy: str) -> str:
+    """The address without the name and password that it may hold."""
+    return proxy.rpartition("@")[2] if "@" in proxy else (urlsplit(proxy).netloc or proxy)

@@ -1,5 +1,6 @@
 """The model card of an exported bundle: what a hospital wants to know before it runs somebody else's model."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,18 +10,35 @@ from monai.bundle import ConfigParser
 from monai.networks.nets.resnet import ResNet, ResNetBottleneck
 from torch import nn
 
-from fedmed.bundles.merged_configs import FITTED, footprint
+from fedmed.bundles.bundle_parser import FITTED, footprint
 from fedmed.bundles.score import Score
 from fedmed.data.structure import Structure
 from fedmed.export.exporter import Exporter
 from fedmed.export.folder import MODELS
-from fedmed.export.story import limits, results_note, story
+from fedmed.kinds.kind import Kind
+from fedmed.methods.private_group import ALL_SITES, Buffers, of_role
 from fedmed.plain_text import every_text, in_markdown
-from fedmed.reports.words import fixed, join
+from fedmed.reports.notes import named_rounds
+from fedmed.reports.words import count, fixed, join, plain_delta, plain_number
 
 TEMPLATE = "card.md.j2"
 WIDTH = 64  # channels of the first stage of every ResNet of He et al. 2016
 AROUND = ("inferer", "postprocessing", "post_transforms")
+WEIGHTS = {
+    "iterations": "by the steps behind them",
+    "samples": "by the images behind them",
+    "uniform": "with equal weights",
+}
+SENDERS = {"supervised": "sites with labels", "unsupervised": "sites without labels"}
+RULES = {
+    "median": "The median of the updates is taken, coordinate by coordinate",
+    "trimmed_mean": "The trimmed mean of the updates is taken, coordinate by coordinate",
+}
+INCIDENTS = {
+    "guard_warnings": "Warnings of the server during training",
+    "refused_updates": "Updates that the server refused",
+    "failed_rounds": "Rounds that failed",
+}
 
 
 def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path, network: nn.Module) -> str:
@@ -90,3 +108,200 @@ def settings(config: Path) -> list[tuple[str, str]]:
         if key in used and numbers and all(type(number) in (int, float) for number in numbers):
             shown.append((key, ", ".join(map(str, numbers))))
     return shown
+
+
+def story(fed: Mapping[str, Any], exporter: Exporter) -> str:
+    """How the model came about, in a few sentences."""
+    kind, private, start, warm = exporter.kind, fed["private_tensors_of"], fed["model_round"], fed["warm_start_rounds"]
+    amount, unit = (fed["steps"], "step") if "steps" in fed else (fed["epochs"], "epoch")
+    length = f"{amount:g} {unit}{'s' * (amount != 1)}"  # epochs may be a fraction
+    done, planned = fed["rounds_done"], count(fed["rounds"], "round")
+    trained = f"{_training(fed, kind)}, {planned if done == fed['rounds'] else f'{done} of {planned}'} of {length} at "
+    trained, warm = f"{trained}each site", min(warm, done)
+    trained += f", the first {warm} by the sites with {kind.card.labels} alone" if warm else ""
+    settings = fed["aggregation"]
+    rule = f"{_rule(settings)}; shared: {_plain(settings.get('sharing', 'full'))}; "
+    rule += "".join(
+        f"{SENDERS[role]} send all but group {group}; " for role, group in (settings.get("sends") or {}).items()
+    )
+    rule += f"BatchNorm statistics: {_kept(settings.get('buffers', 'average'))}"
+    own = f" The layers that are not shared are those of {private}." if private else ""
+    own += _mean_of_sites(fed.get("private_tensors_mean"))
+    label = Score(**fed["score"]).label
+    chosen = f"the one with the best mean validation {label}" if fed["model"] == "selected" else "the last one"
+    model = f"the model after round {start}" if start else "the starting model, which no round improved"
+    if rounds := fed.get("mean_of"):
+        model, chosen = "the mean of several models", f"those after rounds {join([str(round) for round in rounds])}"
+    left = f"Images never left a site{_exchanged(fed.get('exchange'))}. Seed {fed['seed']}."
+    sentences = [f"{trained}.", exporter.method.card(), f"{rule}.{own}", f"This is {model}, {chosen}.", left]
+    return " ".join(filter(None, sentences))
+
+
+def _mean_of_sites(mean: Mapping[str, Any] | None) -> str:
+    if mean is None:
+        return ""
+    shares = join([f"{site} ({share:.3f})" for site, share in mean["weights"].items()])
+    how = "by their training samples" if mean["weighting"] == "samples" else "with equal weights"
+    return f" The layers that are not shared are the mean of those that these sites released, {how}: {shares}."
+
+
+def _exchanged(exchange: Mapping[str, Any] | None) -> str:
+    """Whether values of them did leave, and when; the rounds are counted from 1."""
+    if exchange is None:
+        return ""
+    names, rounds = join([f"`{name}`" for name in exchange["names"]]), exchange["rounds"]
+    if not rounds:
+        return f", and no values that the study asked for ({names}) either"
+    if exchange["once"]:
+        return f"; values of some of them ({names}) did, once, before training"
+    return f"; statistics of their features ({names}) did, in {named_rounds(rounds)}"
+
+
+def _training(fed: Mapping[str, Any], kind: Kind) -> str:
+    cases, idle = fed["training_cases"], Counter(row["role"] for row in fed["sites"] if row.get("contributed") == 0)
+    sites = {role: number - idle[role] for role, number in fed["number_of_sites"].items()}
+    if not kind.labelled:
+        n, images = (sum(of[role] for role in ("supervised", "unsupervised")) for of in (sites, cases))
+        return f"Federated pre-training without labels by {count(n, 'site')} ({count(images, 'image')})"
+    case = kind.card.sample or kind.card.case
+    without = "without" if sites["supervised"] else f"without {kind.card.labels}"
+    trained = {"supervised": (f"with {kind.card.labels}", f"training {case}"), "unsupervised": (without, case)}
+    some = fed.get("learned_from_some_labels", 0)
+    also = f"; {some} of those without had {kind.card.labels} for some after all" if some else ""
+    return (
+        "Federated training of "
+        + join(
+            [
+                f"{count(sites[role], 'site')} {what} ({count(cases[role], unit)})"
+                for role, (what, unit) in trained.items()
+                if sites[role]
+            ]
+        )
+        + also
+    )
+
+
+def _rule(aggregation: Mapping[str, Any]) -> str:
+    rule, weighting = aggregation.get("rule", "mean"), aggregation.get("weighting", "iterations")
+    step, weights = aggregation.get("step"), "with weights of the job's own rule"
+    if isinstance(weighting, Mapping) and "name" in weighting:
+        weights = f"by the number `{weighting['name']}` that sites report"
+    elif not isinstance(weighting, Mapping):
+        weights = WEIGHTS.get(weighting, weights)
+    while isinstance(step, Mapping) and "then" in step:
+        step = step["then"]  # what comes before it is the algorithm's, which the method tells
+    averaged = f"Updates are averaged {weights}"
+    words = (
+        f"Updates become one by the rule `{rule['path']}`" if isinstance(rule, Mapping) else RULES.get(rule, averaged)
+    )
+    by = step.get("by") if isinstance(step, Mapping) else step
+    return words if by is None else f"{words}, and an optimizer at the server (`{by}`) takes a step towards the result"
+
+
+def _kept(buffers: Buffers) -> str:
+    if isinstance(buffers, str):
+        return buffers
+    return join([f"{of_role(buffers, role)} ({who})" for role, who in SENDERS.items()])
+
+
+def _plain(sharing: Any) -> str:
+    if isinstance(sharing, Mapping):
+        return join([f"{group} ({role})" for role, group in sorted(sharing.items())])
+    return "all layers" if sharing == "full" else f"all but group {sharing}"
+
+
+def results_note(fed: Mapping[str, Any], exporter: Exporter) -> str:
+    """What the table of results shows, or why there is none."""
+    score, kind, reached = Score(**fed["score"]), exporter.kind, fed[f"validation_{fed['score']['name']}"]
+    if not kind.labelled:
+        last = fed.get("last_round") or {}
+        found = [f"{s.label} {last[s.name]:{'.1%' if s.unit == 'share' else '.3f'}}"
+                 for s in exporter.method.scalars() if s.name in last]  # fmt: skip
+        words = f" In the last round, as the mean over the sites: {join(found)}." if found else ""
+        return f"An encoder has no score of its own: train a classifier on it and test that.{words}"
+    best = f"Mean validation {score.label} of the sites with {kind.card.labels}: "
+    note = "" if reached is None else f"{best}{reached:.3f}. "
+    means = "the mean of a site's cases" if score.spread else "that of all of a site's"
+    means += " images together, with its 95 % interval" if score.low else ""
+    return f"{note}Test {kind.card.case}s took no part in training or in choosing the model; {score.label} is {means}."
+
+
+def limits(fed: Mapping[str, Any], kind: Kind, caution: str = "") -> list[str]:
+    """What the numbers above do not say; ``caution``: the method's."""
+    test = f"test_{fed['score']['name']}"
+    tested = [row for row in fed["sites"] if row[test] is not None]
+    found = [*_idle(fed, kind), *(_scores(fed, kind, test, tested) if kind.labelled else ())]
+    if fed["number_of_sites"]["unsupervised"] and kind.labelled and caution:
+        found.append(caution.format(labels=kind.card.labels))
+    found.append(protection(fed.get("protection") or {}))
+    found += [f"{text}: {fed[key]}; see the run's report." for key, text in INCIDENTS.items() if fed[key]]
+    if fed["private_tensors_of"]:
+        own = fed["private_tensors_of"]
+        found.append(f"Layers of {own} alone are in it: it fits the images and the readers of that site best.")
+        if others := [row["site"] for row in tested if own not in (row["site"], row.get("decoder_of"))]:
+            found.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
+    if fed.get("private_tensors_mean"):
+        found.append("It is for a site that took no part in the training: nobody trained all its layers together.")
+        if others := [row["site"] for row in tested if row.get("decoder_of") != ALL_SITES]:
+            found.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
+    if ids := fed.get("site_facts_needed"):
+        words = f" with {join([f'`{name}`' for name in fed['words_needed']])}" if fed["words_needed"] else ""
+        asked = join([f"`{id}`" for id in ids])
+        found.append(
+            f"It is for one site: set {asked}{words} in `configs/inference.yaml` to what that site says of itself."
+        )
+    return found
+
+
+def _idle(fed: Mapping[str, Any], kind: Kind) -> list[str]:
+    """Who was to train and contributed nothing."""
+    idle = [row["site"] for row in fed["sites"] if row.get("contributed") == 0]
+    roles = [row.get("contributed") for row in fed["sites"] if row["role"] == "supervised"]
+    found = [f"No update of {join(idle)} entered the model."] if idle else []
+    if kind.labelled and roles and not any(count != 0 for count in roles):
+        found.insert(0, f"**It learnt from no {kind.card.labels}**: no site that has some contributed to it.")
+    return found
+
+
+def _scores(fed: Mapping[str, Any], kind: Kind, test: str, tested: list[Mapping[str, Any]]) -> list[str]:
+    found = []
+    if not tested:
+        found.append("No site has tested this model.")
+    else:
+        worst, cases = min(tested, key=lambda row: row[test]), sum(row["test_cases"] for row in tested)
+        what = count(cases, f"test {kind.card.case}")
+        found.append(f"{what} in all; the worst site, {worst['site']}, reaches {worst[test]:.3f}.")
+    if unseen := [row["site"] for row in tested if row["role"] == "evaluate"]:
+        found.append(
+            f"Only {join(unseen)} took no part in the training; expect such a score, or a lower one, elsewhere."
+        )
+    else:
+        found.append("No score comes from a site outside the training; expect lower ones elsewhere.")
+    if untested := [row["site"] for row in fed["sites"] if row[test] is None]:
+        found.append(f"Not tested at {join(untested)}.")
+    if "temperature" in fed:
+        found.append(_calibration(fed["temperature"], kind))
+    return found
+
+
+def _calibration(temperature: float, kind: Kind) -> str:
+    if temperature == 1:
+        return "Probabilities are not calibrated (temperature 1): they rank images, and may be too certain."
+    return (
+        f"Probabilities are calibrated by one temperature, {temperature:.3f}, the mean of those that sites with "
+        f"{kind.card.labels} fitted on their validation lists; elsewhere, with other shares of the classes, they may "
+        "be off."
+    )
+
+
+def protection(facts: Mapping[str, Any]) -> str:
+    """What may be promised about the training images, in one sentence."""
+    clip, noise = facts.get("sites_that_clip", 0), facts.get("sites_with_noise", 0)
+    nothing = "nothing is promised about what the model reveals of its training images"
+    if not noise:
+        did = f"{count(clip, 'site')} clipped the updates, none added noise" if clip else "No site reported any noise"
+        return f"{did}: {nothing}."
+    did = f"{count(noise, 'site')} added Gaussian noise to clipped updates"
+    if facts.get("largest_epsilon") is not None and facts.get("delta"):
+        did += f", at most ε = {plain_number(facts['largest_epsilon'])} at δ = {plain_delta(facts['delta'])}"
+    return f"{did}. That protects a site's data as a whole, not single patients; of other sites {nothing}."

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from fedmed.bundles.merged_configs import FITTED, footprint, merged
+from fedmed.bundles.bundle_parser import FITTED, footprint, merged
 from fedmed.export.exporter import Exporter
 from fedmed.export.folder import CONFIGS
 

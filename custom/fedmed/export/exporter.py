@@ -1,20 +1,36 @@
 """What an export makes of a run, a class for each kind of task: the base, and kinds whose whole network is exported."""
 
+import json
+import math
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import nibabel as nib
+import numpy as np
+import torch
 from torch import Tensor
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle_parser import speaks_of
+from fedmed.bundles.infer import run_inference
 from fedmed.bundles.pretraining import PRETRAINED, pretraining
-from fedmed.export.compare_results import compare_frame_masks, compare_masks, compare_predictions
+from fedmed.data.video.frame_masks import picture
+from fedmed.errors import BundleError, ExportError
 from fedmed.export.finished_run import FinishedRun
+from fedmed.export.folder import CONFIGS
 from fedmed.export.formats import MODEL, Part
-from fedmed.export.inference import infer_after, infer_before
 from fedmed.kinds.find_kind import kind_of, made
 from fedmed.kinds.kind import Kind
 from fedmed.methods.method import Method
+
+MASKS, PREDICTIONS = "*.nii*", "predictions.json"
+LARGEST = 1e-6  # difference of two probabilities
+# `python -m monai.bundle` in a process that cannot import FedMed: a bundle must not need it to infer.
+ALONE = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
 
 
 class Exporter:
@@ -136,3 +152,120 @@ def exporter_of(bundle: Bundle, method: Method) -> Exporter:
     kind = kind_of(bundle)
     exporter: Exporter = made(kind.exporter, kind, bundle, method)
     return exporter
+
+
+def compare_masks(before: Path, after: Path) -> str:
+    """Return in words that two folders of masks are equal voxel for voxel.
+
+    Raises:
+        ExportError: they are not; says which file, and how many voxels.
+    """
+    marked = 0
+    for name in _names(before, after, MASKS):
+        one, other = (nib.Nifti1Image.from_filename(folder / name) for folder in (before, after))
+        if one.shape != other.shape or not np.array_equal(one.affine, other.affine):
+            raise ExportError(
+                f"{name}: the grid is {other.shape} after the export, it was {one.shape}, or its affine moved"
+            )
+        marked += _same(name, np.asarray(one.dataobj), np.asarray(other.dataobj), "voxels")
+    return f"equal voxel for voxel ({marked} marked), with the same affine"
+
+
+def compare_frame_masks(before: Path, after: Path) -> str:
+    """Return in words that two folders of PNG masks of frames are equal pixel for pixel; ExportError likewise."""
+    marked = 0
+    for name in _names(before, after, "*.png"):
+        one, other = (picture(folder / name) for folder in (before, after))
+        if one.shape != other.shape:
+            raise ExportError(f"{name}: the mask is {other.shape} after the export, it was {one.shape}")
+        marked += _same(name, one, other, "pixels")
+    return f"equal pixel for pixel ({marked} marked)"
+
+
+def _names(before: Path, after: Path, pattern: str) -> list[Path]:
+    """Of the files of both folders; ExportError where they differ or there are none."""
+    names, found = ([path.relative_to(folder) for path in sorted(folder.rglob(pattern))] for folder in (before, after))
+    if names != found or not names:
+        raise ExportError(f"before the export inference wrote {len(names)} results, after it {len(found)}")
+    return names
+
+
+def _same(name: Path, a: np.ndarray, b: np.ndarray, unit: str) -> int:
+    """How many are marked of two masks of one shape; ExportError where they differ."""
+    if not np.array_equal(a, b):
+        raise ExportError(f"{name}: {int((a != b).sum())} of {a.size} {unit} differ before and after the export")
+    return int(np.count_nonzero(a))
+
+
+def compare_predictions(before: Path, after: Path) -> str:
+    """Return in words that two folders of predictions are equal, probabilities within 1e-6.
+
+    Raises:
+        ExportError: they are not; says which probability.
+    """
+    rows, found = _read(before, "before"), _read(after, "after")
+    calls = [[(row["image"], row["predicted"], sorted(row["probabilities"])) for row in part] for part in (rows, found)]
+    if calls[0] != calls[1] or not rows:
+        raise ExportError(f"inference gave other images or classes after the export: {calls[1]}, before it {calls[0]}")
+    largest = 0.0
+    for one, other in zip(rows, found, strict=True):
+        for name, value in one["probabilities"].items():
+            again = other["probabilities"][name]
+            if not math.isclose(value, again, rel_tol=0, abs_tol=LARGEST):
+                raise ExportError(f"the probability of '{name}' is {again:.6f} after the export, it was {value:.6f}")
+            largest = max(largest, abs(value - again))
+    return "the same class and equal probabilities" + (f" (within {largest:.0e})" if largest else "")
+
+
+def _read(folder: Path, when: str) -> list[dict[str, Any]]:
+    path = folder / PREDICTIONS
+    try:
+        content: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ExportError(f"inference {when} the export wrote no readable {PREDICTIONS} ({error})") from error
+    return content
+
+
+def infer_before(
+    bundle: Bundle, tensors: Mapping[str, Tensor], images: Path, out: Path, own: Mapping[str, Any] | None = None
+) -> Path:
+    """Infer a folder of images with the installed bundle, its overlays and overrides, and the run's own tensors.
+
+    Args:
+        bundle, tensors: see above.
+        images: folder.
+        out: folder of the results, which must not exist.
+        own: facts of a site, such as its words, that are baked into the export.
+
+    Returns:
+        ``out``, which is made, with the results in it.
+
+    Raises:
+        ExportError: the bundle cannot infer them.
+    """
+    out.mkdir()
+    torch.save(dict(tensors), out / "model.pt")
+    main = bundle.config_file("inference")
+    files = [main, *(path for path in bundle.files[1:] if speaks_of(main, path))]
+    facts = {"bundle_root": str(bundle.root), "dataset_dir": str(images), "output_dir": str(out)}
+    try:
+        run_inference(
+            bundle.root, files, {**bundle.overrides, **(own or {}), **facts, "model_path": str(out / "model.pt")}
+        )
+    except BundleError as error:
+        raise ExportError(f"the run's model cannot infer the image before the export: {error}") from error
+    (out / "model.pt").unlink()
+    return out
+
+
+def infer_after(folder: Path, config: Path, images: Path, out: Path) -> Path:
+    """Infer the same with the exported bundle, in a process of its own; arguments and errors as above."""
+    place = ["--bundle_root", ".", "--dataset_dir", str(images), "--output_dir", str(out)]
+    command = [sys.executable, "-c", ALONE, "run", "--config_file", f"{CONFIGS}/{config.name}", *place]
+    # The same number of threads adds in the same order; and nothing may be left in the bundle.
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads()), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
+        raise ExportError("python -m monai.bundle run of the exported bundle failed: " + " / ".join(last))
+    return out

@@ -2,22 +2,26 @@
 
 import contextlib
 import json
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out
+import nibabel as nib
+import numpy as np
+from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
 from torch import Tensor
 
 from fedmed.errors import ExportError
 from fedmed.export.exporter import Exporter
 from fedmed.export.folder import CONFIGS, METADATA
 from fedmed.export.formats import quiet
-from fedmed.export.phantoms import phantom
 
 SCHEMA = Path(__file__).with_name("metadata_schema.json")
+DRAWN = Path(__file__).with_name("drawn")  # of nobody: drawn by fedmed_demo
 
 
 def verify(
@@ -89,3 +93,40 @@ def _case(folder: Path, image: Path | None, config: Path) -> tuple[Path, str]:
     image = Path(image).expanduser().absolute()
     (folder / image.name).symlink_to(image)
     return folder / image.name, "one real image"
+
+
+def phantom(folder: Path, image: Mapping[str, Any], config: Path) -> tuple[Path, str]:
+    """Write a drawn chest X-ray, frame of an operation or chest CT into a folder; return its file and what it is.
+
+    Args:
+        folder: where to.
+        image: what the metadata say of the network's input.
+        config: the bundle's ``inference``.
+
+    Raises:
+        ExportError: a bundle for other images.
+    """
+    content = ConfigParser.load_config_file(config)
+    flat = len(image["spatial_shape"]) == 2
+    if flat and image.get("modality") == "xray" and image["num_channels"] == 1:
+        return Path(shutil.copy(DRAWN / "chest_xray.png", folder / "phantom.png")), "chest X-ray"
+    if flat and image.get("modality") == "endoscopy" and image["num_channels"] % 3 == 0:
+        return Path(shutil.copy(DRAWN / "operation.png", folder / "phantom.png")), "frame of an operation"
+    if not flat and content.get("pixdim") is not None and len(content.get("window_size") or ()) == 3:
+        return _ct(folder / "phantom.nii.gz", np.multiply(content["window_size"], content["pixdim"])), "chest CT"
+    raise ExportError(
+        "--verify: generated images are chest X-rays, frames of operations and chest CTs only; name an image: "
+        "--verify IMAGE"
+    )
+
+
+def _ct(path: Path, window: np.ndarray) -> Path:
+    """A chest CT with all axes reversed, not much larger than one window (mm) of the bundle's inference."""
+    scan: Any = nib.load(DRAWN / "chest_ct.nii.gz")
+    wanted = np.ceil(1.1 * window / np.linalg.norm(scan.affine[:3, :3], axis=0)).astype(int)
+    start = [max(0, (n - w) // 2) for n, w in zip(scan.shape, wanted, strict=True)]
+    part = tuple(slice(s, s + int(w)) for s, w in zip(start, wanted, strict=True))
+    affine = scan.affine.copy()
+    affine[:3, 3] += affine[:3, :3] @ start
+    nib.save(nib.Nifti1Image(np.asanyarray(scan.dataobj)[part], affine), path)
+    return path

@@ -6,21 +6,29 @@ al. 2025 take the mean of all sites' for a site that never trained.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from fedmed.aggregation.acceptance import all_finite
+from fedmed.aggregation.buffers import classify
 from fedmed.aggregation.sharing import tensor_bytes
-from fedmed.errors import SharingError
-from fedmed.federation.released_layers import UNKNOWN_SAMPLES, MeanOfSites, fault, keep_mean, reported_samples
+from fedmed.bundles.network import merge
+from fedmed.errors import SharingError, StateError
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
 from fedmed.messages.task import Task
-from fedmed.methods.lent_layers import ALL_SITES
+from fedmed.methods.private_group import ALL_SITES
 
 log = logging.getLogger("fedmed.server")
+UNKNOWN_SAMPLES = (
+    "it did not say of how many training samples its layers are ('n_samples' among 'privacy.allowed_metrics' in its "
+    "own settings); 'release_weights: uniform' does not need it"
+)
+WEIGHINGS = ("samples", "uniform")
 
 
 @dataclass(frozen=True)
@@ -199,3 +207,155 @@ class Borrower:
     def forget(self) -> None:
         """Drop the layers."""
         self._tensors = {}
+
+
+def fault(answer: Release | None, expected: Mapping[str, Tensor], round: int) -> str:
+    """Why an answer to a ``release`` task cannot be used; empty if it can.
+
+    Args:
+        answer: of the site; None where none came.
+        expected: name -> tensor of the shape and dtype that is asked for.
+        round: whose private layers were asked for.
+    """
+    if answer is None:
+        return "it did not answer"
+    if not answer.allowed:
+        return "it does not allow it ('allow_release' in its own settings)"
+    try:
+        if answer.round != round:
+            raise SharingError(f"it is of round {answer.round}, round {round} was asked for")
+        merge(expected, answer.tensors, expected)
+        if bad := [name for name, tensor in answer.tensors.items() if not all_finite(tensor)]:
+            raise SharingError(f"tensor '{bad[0]}' has values that are NaN or infinite")
+    except SharingError as error:
+        return f"its answer is unusable: {error}"
+    return ""
+
+
+@dataclass(frozen=True)
+class MeanOfSites:
+    """The mean of several sites' layers.
+
+    Attributes:
+        tensors: name -> mean, in memory of its own.
+        shares: site -> its share.
+        weighing: what the shares follow: ``samples`` or ``uniform``.
+    """
+
+    tensors: Mapping[str, Tensor]
+    shares: Mapping[str, float]
+    weighing: str
+
+    @classmethod
+    def of(cls, released: Mapping[str, Release], samples: Mapping[str, int], weighing: str) -> "MeanOfSites":
+        """Average the layers of sites that released them.
+
+        Args:
+            released: site -> its answer, which can be used.
+            samples: site -> training samples that it reported.
+            weighing: ``samples`` or ``uniform``.
+
+        Raises:
+            SharingError: their mean cannot be made; names the tensor.
+        """
+        shares = site_shares({site: samples.get(site, 0) for site in released}, weighing)
+        tensors = mean_of_sites({site: answer.tensors for site, answer in released.items()}, shares)
+        return cls(tensors, shares, weighing)
+
+    def facts(self) -> dict[str, Any]:
+        """For the run's record and for what is kept."""
+        return {"weighting": self.weighing, "weights": dict(self.shares)}
+
+
+def reported_samples(rounds: Mapping[int, Mapping[str, Any]], private: Mapping[str, int]) -> dict[str, int]:
+    """Return the training samples that each site reported with the update to which its private layers belong.
+
+    Args:
+        rounds: number of a round -> its line of ``rounds.jsonl``.
+        private: site -> round of its private layers. A site that said no number above 0 is left out.
+    """
+    said = {site: rounds.get(round, {}).get("sites", {}).get(site, {}) for site, round in private.items()}
+    found = {site: numbers.get("n_samples") for site, numbers in said.items()}
+    return {site: int(number) for site, number in found.items() if type(number) is int and number > 0}
+
+
+def keep_mean(server: Server, mean: MeanOfSites, released: Mapping[str, Release], round: int) -> dict[str, Any]:
+    """Write the mean for an export if the study asks for it and every site allows it.
+
+    Args:
+        server: whose study it is, and which keeps the file.
+        mean: of what the sites released.
+        released: site -> its answer.
+        round: of the model to which the layers belong.
+
+    Returns:
+        What the run's record says of it.
+    """
+    if not server.plan.release_keep:
+        return {}
+    lacking = [site for site in server.plan.lenders if site not in released or not released[site].keep]
+    if lacking:
+        reason = f"{', '.join(lacking)} did not allow it ('allow_kept_release' in a site's own settings)"
+        log.warning("the mean of the private layers is not kept: %s", reason)
+        return {"kept": False, "not_kept": reason}
+    try:
+        path = server.store.keep_mean(round, mean.tensors, mean.facts())
+    except StateError as error:
+        log.error("the mean of the private layers is not kept: %s", error)
+        return {"kept": False, "not_kept": "it could not be written"}
+    log.warning("the mean of the private layers of %s is kept for an export: %s", ", ".join(released), path)
+    return {"kept": True}
+
+
+def site_shares(samples: Mapping[str, int], weighing: str = "samples") -> dict[str, float]:
+    """Return each site's share a_k = N_k / sum N (Fang et al. 2025, unseen site), or the same for all.
+
+    Args:
+        samples: site -> training samples N_k that it reported, 1 or more; with ``uniform`` they are not looked at.
+        weighing: one of ``WEIGHINGS``.
+    """
+    if weighing == "uniform":
+        return dict.fromkeys(sorted(samples), 1 / len(samples))
+    total = sum(samples.values())
+    return {site: samples[site] / total for site in sorted(samples)}
+
+
+def mean_of_sites(tensors: Mapping[str, Mapping[str, Tensor]], shares: Mapping[str, float]) -> dict[str, Tensor]:
+    """Return the weighted mean of each tensor over the sites, in new memory; no argument is modified.
+
+    What all sites have alike comes out as it is, bit for bit, and which site has which values changes no bit: terms are
+    added in the order of their size. Counters become the largest of the sites'.
+
+    Args:
+        tensors: site -> name -> tensor; the same names, shapes and dtypes at every site, on the CPU.
+        shares: site -> share; they sum to 1.
+
+    Raises:
+        SharingError: a constant, such as a table of indices, that differs between the sites, or a mean that is not
+            finite; names the tensor.
+    """
+    sites = sorted(tensors)
+    names = list(tensors[sites[0]])
+    return {name: _mean(name, [tensors[site][name] for site in sites], [shares[s] for s in sites]) for name in names}
+
+
+@torch.no_grad()
+def _mean(name: str, values: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
+    kind = classify(name, values[0])
+    if kind == "counter":
+        return torch.stack(list(values)).amax(dim=0)
+    if kind == "constant":
+        if not all(torch.equal(values[0], other) for other in values):
+            raise SharingError(f"tensor '{name}' is a table of whole numbers that differs between the sites")
+        return values[0].clone()
+    every = torch.stack([value.double() for value in values])
+    least = every.amin(dim=0)
+    weights = torch.tensor(list(shares), dtype=torch.float64).view(-1, *[1] * values[0].dim())
+    terms = ((every - least) * weights).sort(dim=0).values
+    above = torch.zeros_like(least)
+    for term in terms:
+        above = above + term
+    mean = torch.where(above == 0, least, least + above).to(values[0].dtype)  # -0.0 + 0.0 would be another number
+    if not all_finite(mean):
+        raise SharingError(f"the mean of tensor '{name}' over the sites is not finite")
+    return mean.contiguous()

@@ -10,24 +10,24 @@ from time import monotonic
 from typing import Any
 
 import torch
+from monai.bundle import ConfigParser
 from torch import Tensor
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use
 from fedmed.bundles.network import named_tensors, parsed, seed_everything
 from fedmed.data.datalist import case_names, check_words, list_entries
+from fedmed.data.entry_forms import UNLABELED
 from fedmed.data.patient_ids import check_patients
-from fedmed.data.trained_on import TrainedOn
+from fedmed.data.trained_on import TrainedOn, owners
 from fedmed.data.video.feature_store import encoder_digest
 from fedmed.errors import BundleError, JobError
-from fedmed.federation.earlier_scores import EarlierScores
 from fedmed.federation.engine_runs import draw_preview, run_trainer, test_scores, validation_scores
 from fedmed.federation.opened_model import OpenedModel, open_model
-from fedmed.federation.own_best import OwnBest
+from fedmed.federation.own_best import EarlierScores, OwnBest
 from fedmed.federation.progress import Progress, Stream
 from fedmed.federation.release import hand_out
 from fedmed.federation.site_parser import listed, mention_unused, site_parser, steps_facts
-from fedmed.federation.training_counts import count_trained
 from fedmed.jobs.plan import OPTIMIZER_STATES, ROLES
 from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.messages.answers import Answer, Extras, Release, Update
@@ -323,3 +323,33 @@ class Client:
             state = model.state if "engine" in model.state else self.state.load(task.private_round)
             corrections.load_state_dict(state.get("engine", {}))
         return corrections
+
+
+def count_trained(parser: ConfigParser, site: SiteConfig, role: str) -> TrainedOn:
+    """Count the images, or videos, that a round reads, with and without their labels, and whose they are.
+
+    A bundle's ``train`` reads the list of the site's role; beside images without labels ``labeled`` reads others.
+
+    Args:
+        parser: the bundle's configuration for a task of training.
+        site: its settings.
+        role: ``supervised`` or ``unsupervised``.
+
+    Raises:
+        DataError: a list cannot be read.
+        BundleError: a list of the configuration cannot be built.
+    """
+    files, what = _files(parser, "train")
+    listed, others = (owners(site.data_root, site.datalist, key, what) for key in ("training", UNLABELED))
+    if role == "supervised":
+        return TrainedOn.of(files, [], listed, len(listed), what)
+    labelled, _ = _files(parser, "labeled")
+    return TrainedOn.of(labelled, files, {**others, **listed}, what=what)
+
+
+def _files(parser: ConfigParser, part: str) -> tuple[list[str], str]:
+    """Files that a part of the configuration reads, and whether they are images or videos."""
+    if f"{part}#videos" in parser:
+        return [str(name) for name in parsed(parser, f"{part}#videos").names], "video"
+    cases = parsed(parser, f"{part}#data") if f"{part}#data" in parser else []
+    return [str(case["image"]) for case in cases if isinstance(case, Mapping) and "image" in case], "image"

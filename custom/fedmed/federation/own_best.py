@@ -1,8 +1,10 @@
-"""A labelled site's own best model: of all that it received, the one with the best score on its validation list."""
+"""Scores that a site keeps: of its own best model, and of models that it has scored before."""
 
 import logging
 import math
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.federation.opened_model import OpenedModel
@@ -51,3 +53,31 @@ class OwnBest:
         self.state.keep_best(round, score, calibrated(model.tensors, self.bundle.calibration, temperature))
         self._score = score
         log.info("%s: the model after round %d is the site's own best so far", self.site, round)
+
+
+class EarlierScores:
+    """What a site found of the models that it has tested in this job, while its process lasts."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[dict[str, float], Path]] = {}
+
+    def again(self, digest: str, folder: Path) -> dict[str, float] | None:
+        """The scores of a network that was tested before, whose files are copied; None for a new one.
+
+        Args:
+            digest: of the filled network.
+            folder: of the files that its test would leave.
+        """
+        metrics, before = self._found.get(digest, ({}, folder))
+        if not metrics or not before.is_dir():
+            return None
+        if before != folder:
+            shutil.rmtree(folder, ignore_errors=True)  # of a test of another model
+            shutil.copytree(before, folder)
+        log.info("the model was tested before: %s is a copy of %s", folder.name, before.name)
+        return dict(metrics)
+
+    def keep(self, digest: str, metrics: Mapping[str, float], folder: Path) -> None:
+        """Remember a test whose files lie in a folder."""
+        self._found = {known: own for known, own in self._found.items() if own[1] != folder}  # overwritten
+        self._found[digest] = dict(metrics), folder

@@ -1,11 +1,14 @@
-"""The server's run folder: what a report needs, and nothing that names a case."""
+"""What a server writes of a run and of each of its rounds: ``run.json``, ``rounds.jsonl``, ``result.json``."""
 
 import functools
+import logging
 import math
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,15 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fedmed.aggregation.geometry import update_geometry
+from fedmed.aggregation.sharing import tensor_bytes
+from fedmed.bundles.network import plain_metrics
 from fedmed.durable_files import append_json, save_json, save_lines
 from fedmed.errors import StateError
 from fedmed.files import CHECKOUT
 from fedmed.jobs.rule_spec import rule_spec
+from fedmed.messages.answers import Update
+from fedmed.messages.values import extras_bytes
+
+PACKAGES = ("fedmed", "nvflare", "monai", "torch", "numpy", "scipy", "pytorch-ignite", "nibabel", "itk")
+log = logging.getLogger("fedmed.server")
+
 
 if TYPE_CHECKING:
     from fedmed.federation.server import Server
-
-PACKAGES = ("fedmed", "nvflare", "monai", "torch", "numpy", "scipy", "pytorch-ignite", "nibabel", "itk")
 
 
 def package_versions() -> dict[str, str]:
@@ -120,3 +130,72 @@ def run_description(server: "Server", controller: Mapping[str, Any], aggregator:
         facts["grid"] = grid  # mm: voxels on which masks are scored
     facts |= {"study": tasks.study} if tasks.study else {}
     return facts | ({"resumed": tasks.earlier} if tasks.earlier else {})
+
+
+if TYPE_CHECKING:
+    from fedmed.federation.server import Server
+
+
+def round_record(server: "Server", updates: Sequence[Update], score: float | None, aggregated: bool) -> dict[str, Any]:
+    """Describe the server's round.
+
+    Args:
+        server: at the end of a round.
+        updates: those accepted, sorted by site.
+        score: of the model that the round started from.
+        aggregated: whether there is a new model.
+    """
+    sites = {u.site: {"n_steps": u.n_steps, "n_samples": u.n_samples, **u.metrics} for u in updates}
+    sent, outcome = sum(extras_bytes(u.extras) for u in updates), server.applied.outcome
+    told = sum(server.exchange.received.values())
+    return {
+        "round": server.round.number,
+        "seconds": time.monotonic() - server.round.started,
+        "aggregated": aggregated,
+        "accepted": [u.site for u in updates],
+        "refused": [{"site": s, "reason": r} for s, r in sorted(server.round.refused.items())],
+        "warnings": warnings(server, updates),
+        "coefficients": outcome.coefficients if outcome else {},
+        "geometry": update_geometry(updates, outcome.coefficients) if outcome else {},
+        "sites": sites,
+        "score": score,
+        "bytes_down": server.round.bytes_down,
+        "bytes_up": sum(tensor_bytes(u.tensors) for u in updates) + sent + told,
+        **extras_record(server, updates, server.round.bytes_extras + told + sent),
+        **({"bytes_told": server.exchange.received} if server.exchange.once and told else {}),
+        **(outcome.facts if outcome else {}),
+    }
+
+
+def bare_record(server: "Server", updates: Sequence[Update], aggregated: bool) -> dict[str, Any]:
+    """Of a round that cannot be described: only who took part."""
+    return {
+        "round": server.round.number,
+        "aggregated": aggregated,
+        "accepted": [u.site for u in updates],
+        "refused": [{"site": s, "reason": r} for s, r in sorted(server.round.refused.items())],
+        "geometry": {},
+        "sites": {u.site: {} for u in updates},
+    }
+
+
+def warnings(server: "Server", updates: Sequence[Update]) -> list[dict[str, Any]]:
+    """What is unusual in a round, but no reason to stop: collapses, what sites exchange, and what the rule says."""
+    found: list[dict[str, Any]] = list(server.exchange.warnings())
+    found += [{"site": site, "message": text} for site, text in sorted(server.round.wrong)]
+    findings = [server.guard.check(update) for update in updates] if server.guard else []
+    found += [asdict(finding) for of_site in findings for finding in of_site]
+    reasons = server.applied.outcome.warnings if server.applied.outcome else []
+    found += [{"site": ", ".join(sites), "message": reason} for sites, reason in reasons]
+    for finding in found:
+        log.warning("round %d: site '%s': %s", server.round.number, finding["site"], finding["message"])
+    return found
+
+
+def extras_record(server: "Server", updates: Sequence[Update], size: int) -> dict[str, Any]:
+    """Values beside the model: site -> its numbers, and bytes of all in both directions; {} without any."""
+    told = {site: plain_metrics(values) for site, values in server.exchange.values.items()}
+    for update in updates:
+        told[update.site] = told.get(update.site, {}) | plain_metrics(update.extras)
+    known = {site: values for site, values in sorted(told.items()) if values}
+    return {"extras": known, "bytes_extras": size} if known or size else {}

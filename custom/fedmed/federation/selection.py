@@ -1,12 +1,15 @@
-"""Which round's model is kept: the one that labelled sites score best on their validation lists."""
+"""Which model of a run is its result, and when a run ends before its last round."""
 
 import logging
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from statistics import median_low
+from typing import Any
 
+import torch
 from torch import Tensor
 
+from fedmed.aggregation.buffers import classify, maximum
 from fedmed.bundles.score import Score
 from fedmed.training.calibration import calibrated, mean_temperature
 
@@ -131,3 +134,98 @@ def score_weights(sites: Collection[str], told: Mapping[str, int]) -> dict[str, 
         return dict.fromkeys(sites, 1.0)
     enough = FULL * median_low(known)
     return {site: min(1.0, (told.get(site) or min(known)) / enough) for site in sites}
+
+
+class EarlyStopping:
+    """Counts models in a row that labelled sites scored no better than an earlier one.
+
+    A round's model is scored in the round that follows. A round that failed, or whose model was not scored by all
+    labelled sites, says nothing and is not counted.
+
+    Args:
+        patience: models without a better mean validation score after which the run ends; None = never.
+        min_rounds: rounds that are trained in any case.
+
+    Attributes:
+        waited: models in a row that were not better.
+        scored: round that aggregated the model scored last, -1 for the starting model; None: none was scored.
+        reason: why the run ended, in words; None while it goes on.
+    """
+
+    def __init__(self, patience: int | None = None, min_rounds: int = 0) -> None:
+        self.patience, self.min_rounds = patience, min_rounds
+        self.waited = 0
+        self.scored: int | None = None
+        self.reason: str | None = None
+
+    def note(self, model_round: int, score: float | None, better: bool) -> None:
+        """Take a score into account.
+
+        Args:
+            model_round: the round that aggregated the model.
+            score: mean validation score; None where a labelled site sent none.
+            better: whether no model before was as good.
+        """
+        if score is None or model_round == self.scored:
+            return
+        self.scored, self.waited = model_round, 0 if better else self.waited + 1
+
+    def over(self, round: int) -> bool:
+        """Whether ``round`` is not trained any more; says so in the log."""
+        if self.patience is None or round < self.min_rounds or self.waited < self.patience:
+            return False
+        what = "model was" if self.waited == 1 else f"{self.waited} models in a row were"
+        self.reason = f"the last {what} not better than the best one before; 'patience' is {self.patience}"
+        log.info("the training ends after %d rounds: %s", round, self.reason)
+        return True
+
+    def state(self) -> dict[str, Any]:
+        """Plain values from which :meth:`restore` goes on."""
+        return {"waited": self.waited, "scored": self.scored}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state`; ``{}`` is the start."""
+        self.waited, self.scored = state.get("waited", 0), state.get("scored")
+
+
+class MeanOfRounds:
+    """Keeps the last aggregates, for their mean as the result of a run.
+
+    Stochastic weight averaging (Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization",
+    UAI 2018, arXiv 1803.05407), with a round's aggregate in place of an epoch's model. BatchNorm statistics are
+    averaged as the other tensors are; that paper computes them anew, which needs images.
+
+    Args:
+        rounds: how many are kept; 0: none, and there is no mean.
+
+    Attributes:
+        models: round -> its aggregate, the oldest first; at most ``rounds`` of them.
+    """
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+        self.models: dict[int, Mapping[str, Tensor]] = {}
+
+    def add(self, round: int, model: Mapping[str, Tensor]) -> None:
+        """Keep a round's aggregate, and forget the oldest one where there are too many."""
+        if self.rounds:
+            self.models[round] = model
+        while len(self.models) > self.rounds:
+            del self.models[min(self.models)]
+
+    def mean(self) -> dict[str, Tensor] | None:
+        """Return name -> tensor; None where nothing is kept. Computed in float64, in the order of the rounds."""
+        kept = [self.models[round] for round in sorted(self.models)]
+        return {name: _mean(name, [model[name] for model in kept]) for name in kept[0]} if kept else None
+
+
+def _mean(name: str, tensors: Sequence[Tensor]) -> Tensor:
+    kind, last = classify(name, tensors[-1]), tensors[-1]
+    if kind == "constant":
+        return last
+    if kind == "counter":
+        return maximum(torch.zeros_like(last), tensors)
+    total = torch.zeros(last.shape, dtype=torch.float64)
+    for tensor in tensors:
+        total += tensor
+    return (total / len(tensors)).to(last.dtype)

@@ -15,20 +15,14 @@ from fedmed.aggregation.clipping import check_bound
 from fedmed.aggregation.rule import ServerRule
 from fedmed.errors import Aborted, FedMedError, JobError, RoundFailed, StateError, UpdateRefused
 from fedmed.federation.applied_rule import AppliedRule
-from fedmed.federation.early_stopping import EarlyStopping
 from fedmed.federation.exchange import Exchange
-from fedmed.federation.guards import CollapseGuard
-from fedmed.federation.mean_of_rounds import MeanOfRounds
-from fedmed.federation.open_round import OpenRound, UpdateCheck
+from fedmed.federation.open_round import OpenRound, TaskMaker, UpdateCheck
 from fedmed.federation.progress import Stream
-from fedmed.federation.round_record import bare_record, round_record
-from fedmed.federation.run_record import RunRecord, run_description
-from fedmed.federation.selection import ModelSelection
+from fedmed.federation.run_record import RunRecord, bare_record, round_record, run_description
+from fedmed.federation.selection import EarlyStopping, MeanOfRounds, ModelSelection
 from fedmed.federation.server_continuation import ServerContinuation
 from fedmed.federation.server_training import ServerTraining
-from fedmed.federation.task_maker import TaskMaker
-from fedmed.federation.told_numbers import ToldNumbers, ranges_of
-from fedmed.federation.usual_norms import UsualNorms
+from fedmed.federation.told_numbers import CollapseGuard, ToldNumbers, UsualNorms, ranges_of
 from fedmed.jobs.plan import Plan
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.jobs.rule_spec import load_rule, rule_spec

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.aggregation.rule import Model
+from fedmed.bundles.bundle import server_bundle
 from fedmed.bundles.contract import SERVER_TRAINING, Use
 from fedmed.bundles.network import initial_network, named_tensors, parsed, seed_everything
-from fedmed.bundles.server_bundle import server_bundle
 from fedmed.class_paths import class_path
 from fedmed.errors import BundleError, FedMedError, StateError, first_line
 from fedmed.federation.engine_runs import run_trainer

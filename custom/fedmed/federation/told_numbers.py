@@ -1,8 +1,9 @@
-"""Numbers that sites report: what cannot be is refused by name, and counts are held to what a site told first."""
+"""What a server makes of the numbers that sites tell: their ranges, the usual size of updates, guards of the method."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median, median_low
 from typing import Any
 
 from fedmed.bundles.score import Score
@@ -12,11 +13,14 @@ from fedmed.kinds.kind import Kind
 from fedmed.kinds.ranges import ANY, SHARE, Range
 from fedmed.messages.answers import Update
 from fedmed.messages.values import is_number
+from fedmed.methods.guard import Guard, SuspectedCollapse
 from fedmed.methods.method import Method
 
 SAMPLES, STEPS, CASES, FRAMES = "n_samples", "n_steps", "n_cases", "n_frames"
 NAMED = 3  # numbers of one answer that a record tells of
 Kept = tuple[dict[str, float], list[str]]  # what counts, and what does not, in sentences
+LARGEST_RATIO = 1000.0  # unless a study says otherwise
+REMEMBERED = 20  # rounds of a site
 
 
 class ToldNumbers:
@@ -136,3 +140,85 @@ def _shown(value: Any) -> str:
     if type(value) not in (int, float):
         return f"a {type(value).__name__}"
     return f"{float(value):.6g}" if is_number(value) or isinstance(value, float) else "beyond the largest number"
+
+
+class UsualNorms:
+    """Bounds the L2 norm of each update by what is usual in the run; a site that is merely unlike the others passes.
+
+    The bound of a site is ``ratio`` times the larger of two medians: that of the other sites' updates of the round
+    (of an even number the lower one, so that of two sites the larger cannot vouch for itself), and that of the site's
+    own updates of earlier rounds. Norms of 0 say nothing. Where neither is known, as for a site alone in its first
+    round, the norm of the model stands for them. An update no larger than the model itself always passes: others that
+    have hardly begun to learn make nobody absurd.
+
+    Args:
+        ratio: how many times the usual norm an update may have, 1 or more.
+
+    Attributes:
+        earlier: site -> norms of its updates that entered the model, the latest rounds' at most.
+    """
+
+    def __init__(self, ratio: float = LARGEST_RATIO) -> None:
+        self.ratio = ratio
+        self.earlier: dict[str, list[float]] = {}
+
+    def refusals(self, norms: Mapping[str, float], model_norm: Callable[[str], float]) -> list[UpdateRefused]:
+        """Say which updates of a round are too large, whatever the order in which they came.
+
+        Args:
+            norms: site -> norm of its update, finite.
+            model_norm: site -> norm of the tensors that its update changes; asked only where it decides.
+        """
+        found = []
+        for site, norm in sorted(norms.items()):
+            usual = self._usual(site, norms) or model_norm(site)
+            if usual and norm > self.ratio * usual and norm > model_norm(site):
+                reason = (
+                    f"the norm of its differences is {norm:.4g}, {norm / usual:.3g} times the usual {usual:.4g}; the "
+                    f"study's 'max_norm_ratio' takes {self.ratio:g} times"
+                )
+                found.append(UpdateRefused(site, reason))
+        return found
+
+    def _usual(self, site: str, norms: Mapping[str, float]) -> float:
+        others = [norm for other, norm in norms.items() if other != site and norm > 0]
+        own = [norm for norm in self.earlier.get(site, ()) if norm > 0]
+        return max(median_low(others) if others else 0.0, median(own) if own else 0.0)
+
+    def keep(self, norms: Mapping[str, float]) -> None:
+        """Remember the updates that entered the model."""
+        for site, norm in norms.items():
+            self.earlier[site] = [*self.earlier.get(site, ()), norm][-REMEMBERED:]
+
+    def state(self) -> dict[str, list[float]]:
+        """Plain values from which :meth:`restore` goes on."""
+        return {site: list(norms) for site, norms in self.earlier.items()}
+
+    def restore(self, state: Mapping[str, Sequence[float]]) -> None:
+        """Inverse of :meth:`state`; ``{}`` is the start."""
+        self.earlier = {site: [norm for norm in norms if math.isfinite(norm)] for site, norms in state.items()}
+
+
+class CollapseGuard:
+    """Gives each update to every guard; a guard knows by the metrics of an update whether it is meant.
+
+    Args:
+        guards: name, under which its state is saved -> guard.
+    """
+
+    def __init__(self, guards: Mapping[str, Guard]) -> None:
+        self.guards = dict(guards)
+
+    def state(self) -> dict[str, Any]:
+        """Plain values from which :meth:`restore` goes on."""
+        return {name: guard.state() for name, guard in self.guards.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state`."""
+        for name, guard in self.guards.items():
+            guard.restore(state.get(name, {}))
+
+    def check(self, update: Update) -> list[SuspectedCollapse]:
+        """Take one accepted update into account and return what is new."""
+        found = [guard.check(update) for guard in self.guards.values()]
+        return [finding for finding in found if finding]

@@ -1,16 +1,23 @@
 """The order of a federation's work, the same on FLARE and in one process."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fedmed.errors import RoundFailed
-from fedmed.federation.closing import Closing
+from fedmed.federation.borrowing import Borrower, Evaluated
 from fedmed.federation.server import Server
-from fedmed.messages.task import FIRST, LAST, SELECTED, Task
+from fedmed.jobs.plan import TRAINING_ROLES
+from fedmed.messages.answers import Release
+from fedmed.messages.task import FIRST, LAST, OWN, SELECTED, Task
+from fedmed.methods.private_group import lent_by
+from fedmed.recovery.saved_state import START
 
 log = logging.getLogger("fedmed.server")
 Ask = Callable[[Mapping[str, Task]], dict[str, Any]]
+Metrics = Mapping[str, Mapping[str, float]]  # site -> its scalars
 
 
 def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] | None = None) -> None:
@@ -51,6 +58,157 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
     others = {model: _test(closing, ask, model) for model, asked in wanted.items() if asked}
     test = _test(closing, ask, SELECTED) if plan.evaluate else {}
     closing.finish(test, others, ask(closing.own_tasks()) if plan.evaluate else {})
+
+
+class Closing:
+    """The end of a federation.
+
+    Args:
+        server: a server whose training rounds are done.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.plan, self.selection = server, server.plan, server.selection
+        self.last_tensors, self.last_scores = server.tensors, dict[str, float]()
+        self.last_score: float | None = None
+        self.mean = server.newest.mean()
+        self.borrower = Borrower(server)
+        self.decoder_of: dict[tuple[str, str], str] = {}  # (model, site) -> whose private layers scored it
+        self.refused_numbers: dict[str, list[str]] = {}  # site -> what is wrong with what it reported
+        self.untested: dict[str, str] = {}  # site -> why it has no layers for the selected model
+
+    def validation_tasks(self) -> dict[str, Task]:
+        """Labelled sites score the last aggregate, which no training round does, or the mean where that is the result;
+        nobody if it is the last aggregate anyway.
+        """
+        if self.plan.select == "last":
+            return {}
+        if self.mean is not None:
+            self.server.tensors = self.mean
+        last = self.server.rounds - 1
+        return {site: self.server.task("validate", site, last) for site in self.plan.of_role("supervised")}
+
+    def finish_validation(self, metrics: Metrics) -> None:
+        """Take the closing scores into the selection; the server then holds the selected model."""
+        metrics = {site: self._noted(site, *self.server.told.metrics(sent)) for site, sent in sorted(metrics.items())}
+        score = self.server.select(self.server.rounds - 1, metrics, is_result=self.mean is not None)
+        if self.mean is None:
+            self.last_scores, self.last_score = self.selection.scores(metrics), score
+        if self.selection.best_tensors is not None:
+            self.server.tensors = dict(self.selection.best_tensors)
+
+    def _model(self, name: str) -> Evaluated:
+        server, best = self.server, self.selection.best_round
+        if name == FIRST:
+            return Evaluated(FIRST, START, server.store.initial, {})
+        if name == LAST:
+            return Evaluated(LAST, self.server.rounds - 1, self.last_tensors, server.last_round)
+        if best is None:  # no score chose a model, so the last aggregate is taken
+            return Evaluated(SELECTED, self.server.rounds - 1, server.tensors, server.last_round)
+        return Evaluated(SELECTED, best, server.tensors, server.selection.best_private)
+
+    def release_tasks(self, name: str = SELECTED) -> dict[str, Task]:
+        """Ask one site, or all, for the private layers that sites without a trained part are scored with, if wanted."""
+        return self.borrower.tasks(self._model(name))
+
+    def take_release(self, answers: Mapping[str, Release], name: str = SELECTED) -> None:
+        """Take the answer to :meth:`release_tasks`."""
+        self.borrower.take(answers, self._model(name))
+
+    def evaluation_tasks(self, name: str = SELECTED) -> dict[str, Task]:
+        """The selected model, the last aggregate or the starting model, to every site that can be scored with it.
+
+        With partial sharing only labelled sites that took part have a trained private part. The others get a labelled
+        site's, or the mean of all, if it was released; else they are left out, and that is said.
+        """
+        server, model, tasks = self.server, self._model(name), {}
+        for site, role in self.plan.sites.items():
+            reason = self._no_layers(site, role, model)
+            lent = self.borrower.lend(site, model) if reason else {}
+            if lent is None:
+                self.untested |= {site: reason} if name == SELECTED else {}
+                log.warning("site '%s' is not scored: it has no trained private layers: %s", site, reason)
+                continue
+            private, kept = model.private.get(site), server.continuation.needed_of(site)
+            task = server.tasks.make("evaluate", site, model.round, model.tensors, private, kept)
+            tasks[site] = server.exchange.fill_scoring(task, site)
+            tasks[site].tensors |= lent
+            tasks[site].model = model.name
+            if reason:
+                self.decoder_of[model.name, site] = str(self.borrower.owner)
+        self.borrower.forget()
+        return tasks
+
+    def _no_layers(self, site: str, role: str, model: Evaluated) -> str:
+        """Why a site has no private layers to be scored with; empty where it has, or needs none."""
+        policies = self.server.policies
+        if not policies.scorable(role, model.round):
+            return "it trains nothing" if role == "evaluate" else "it trained them without labels"
+        own = set(policies.of(role, model.round).private(model.tensors))
+        begun = model.round > START and own.difference(policies.lent_statistics(role, model.round))
+        return "none of its updates entered the model" if begun and site not in model.private else ""
+
+    def own_tasks(self) -> dict[str, Task]:
+        """Labelled sites test the model that each itself scored best and has kept; one alone has chosen it for all."""
+        sites, last = self.selection.sites, self.server.rounds - 1
+        asked = sites if len(sites) > 1 and self.selection.best_round is not None else []
+        return {site: replace(self.server.task("evaluate", site, last), model=OWN, tensors={}) for site in asked}
+
+    def finish(self, test: Metrics, others: Mapping[str, Metrics] | None = None, own: Metrics | None = None) -> None:
+        """Write the result of the run: test scores of the selected model and, where asked for, of others by name."""
+        chosen, score = self.selection, self.server.score
+        test, own = self._tested(test), self._tested(own or {})
+        others = {name: self._tested(scores) for name, scores in (others or {}).items()}
+        tested = self._rows(SELECTED, test)
+        result: dict[str, Any] = {
+            "best_round": chosen.best_round,
+            "best_score": chosen.best_score if chosen.scored else None,
+            "last_score": self.last_score,
+            "validation": chosen.best_scores,
+            "validation_last": self.last_scores,
+            "selected_by": chosen.sites,
+            "contributed": {site: self.server.counted.get(site, 0) for site in self.plan.of_role(*TRAINING_ROLES)},
+            "test": tested,
+            "seconds_total": time.monotonic() - self.server.started,
+        }
+        if self.mean is not None:
+            result["mean_of"] = sorted(self.server.newest.models)
+        if self.server.stopping.reason:
+            result["stopped_early"] = {"rounds": self.server.rounds, "reason": self.server.stopping.reason}
+        result |= {f"test_{name}": self._rows(name, scores) for name, scores in others.items()}
+        if len(chosen.sites) == 1 and chosen.best_round is not None:
+            own = {site: {**test[site], "model_round": chosen.best_round} for site in chosen.sites if site in test}
+        if own:
+            result["test_own"] = self._rows(OWN, own)
+        if self.refused_numbers:
+            result["refused_numbers"] = dict(sorted(self.refused_numbers.items()))
+        if self.untested:
+            result["untested"] = dict(sorted(self.untested.items()))
+        if self.server.exchange.references:
+            result["references"] = self.server.exchange.references
+        if self.borrower.records:
+            result["releases"] = self.borrower.records
+        for site, row in tested.items():
+            if row.get("n_cases"):
+                whose = f", {lent_by(row['decoder_of'])}" if "decoder_of" in row else ""
+                log.info("%s: test %s over %d cases%s", site, score.in_words(row), row["n_cases"], whose)
+        self.server.record.result(result)
+        self.server.continuation.forget()
+
+    def _tested(self, answers: Metrics) -> dict[str, dict[str, float]]:
+        """What counts of the tests of a model."""
+        return {site: self._noted(site, *self.server.told.test(site, sent)) for site, sent in sorted(answers.items())}
+
+    def _noted(self, site: str, kept: dict[str, float], wrong: list[str]) -> dict[str, float]:
+        for text in wrong:
+            log.warning("site '%s': %s", site, text)
+            self.refused_numbers.setdefault(site, []).append(text)
+        return kept
+
+    def _rows(self, model: str, test: Metrics) -> dict[str, dict[str, Any]]:
+        """Each site's scores, and whose private layers made them if not its own."""
+        whose = {site: {"decoder_of": owner} for (name, site), owner in self.decoder_of.items() if name == model}
+        return {site: {**metrics, **whose.get(site, {})} for site, metrics in sorted(test.items())}
 
 
 def _test(closing: Closing, ask: Ask, model: str) -> dict[str, dict[str, float]]:

@@ -6,10 +6,9 @@ from typing import Any
 
 from fedmed.aggregation.rule import ExpectedSenders
 from fedmed.aggregation.sharing import NORM, SharingPolicy
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle import Bundle, server_bundle
 from fedmed.bundles.contract import PROVIDER, Use, faults, unknown_parts
 from fedmed.bundles.network import named_tensors, parsed
-from fedmed.bundles.server_bundle import server_bundle
 from fedmed.class_paths import build
 from fedmed.errors import BundleError, FedMedError, JobError, OverrideError
 from fedmed.jobs.app_shape import FIXED, client_config, server_config
@@ -17,11 +16,10 @@ from fedmed.jobs.job import STUDY, Job
 from fedmed.jobs.job_meta import job_meta
 from fedmed.jobs.plan import ROLES
 from fedmed.jobs.rule_spec import RULE_ROOMS, load_rule, rule_spec, step_spec
-from fedmed.jobs.seen_alike import unlike
 from fedmed.kinds.find_kind import kind_of
 from fedmed.methods.find_method import installed
-from fedmed.methods.kept_statistics import at_server
 from fedmed.methods.method import MEAN
+from fedmed.methods.private_group import at_server
 
 PARTIAL = "fedmed.flare.aggregators.PartialSharingAggregator"
 TENSOR = "*"  # stands for all: of the network nothing is known where a job is written
@@ -164,3 +162,34 @@ def _rule_misfits(job: Job) -> Iterator[tuple[str, str]]:
 
 def _json(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2) + "\n"
+
+
+def unlike(bundles: Mapping[str, Bundle]) -> Iterator[str]:
+    """What a bundle lists as ``alike`` and the job gives to its roles unlike, in words.
+
+    Args:
+        bundles: role -> the bundle with the overlays and overrides that the role gets; roles whose bundle does not open
+            are missing, and told of elsewhere.
+
+    Raises:
+        BundleError: a bundle's ``alike`` names an id that it does not have.
+    """
+    for first, one in list(bundles.items())[:1]:
+        for key in one.alike:
+            expected = _value(one, key)
+            values = {role: _value(bundle, key) for role, bundle in bundles.items()}
+            yield from (
+                f"'{key}' is {expected} for the role '{first}' and {value} for '{role}', and one model would see "
+                f"images of two kinds; give both the same '{key}'"
+                for role, value in values.items()
+                if value != expected
+            )
+
+
+def _value(bundle: Bundle, key: str) -> Any:
+    """What an id is worth; tuples and lists count alike."""
+    parser = bundle.parser()
+    if key not in parser:
+        raise BundleError(f"bundle '{bundle.name}': 'alike' in federation.yaml lists '{key}', which no file has")
+    value = parser.get_parsed_content(key)
+    return list(value) if isinstance(value, tuple) else value

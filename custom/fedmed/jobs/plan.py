@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedmed.methods.lent_layers import ALL_SITES
+from fedmed.methods.private_group import ALL_SITES
 
 TRAINING_ROLES = ("supervised", "unsupervised")
 ROLES = (*TRAINING_ROLES, "evaluate")

@@ -7,7 +7,7 @@ from typing import Any
 from fedmed.aggregation.buffers import is_batch_norm_buffer
 from fedmed.aggregation.sharing import Patterns, SharingPolicy
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES, Plan
-from fedmed.methods.kept_statistics import of_role
+from fedmed.methods.private_group import of_role
 
 
 def policy_of_round(

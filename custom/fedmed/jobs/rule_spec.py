@@ -7,8 +7,8 @@ from fedmed.aggregation.robust import RULES
 from fedmed.aggregation.rule import ServerRule
 from fedmed.class_paths import build
 from fedmed.errors import JobError
-from fedmed.methods.kept_statistics import at_server
 from fedmed.methods.method import MEAN
+from fedmed.methods.private_group import at_server
 
 RULE_ROOMS = ("fedmed.aggregation", "fedmed.systems")
 MIDDLE = "fedmed.aggregation.robust.MiddleMean"

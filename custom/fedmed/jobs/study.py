@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
 from fedmed import site_names
 from fedmed.data.structure import Structure, check_name
-from fedmed.jobs.job_id import PLAIN
+from fedmed.jobs.job_meta import PLAIN
 from fedmed.methods.find_method import adaptations, algorithms, as_named_now
 from fedmed.settings.yaml_model import InWords, YamlModel
 

@@ -1,19 +1,22 @@
-"""Read a reader's mask, put it on the grid of its image where that loses nothing, and write it."""
+"""Masks from a labelling tool, of volumes and of frames."""
 
 import gzip
 from pathlib import Path
 
 import nibabel as nib
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmed.data.geometry import affine_notes, unit_fault, voxels_onto
-from fedmed.data.image_size import UNREADABLE, opened_nifti, size_fault, volume
+from fedmed.data.image_size import UNREADABLE, opened_nifti, opened_picture, size_fault, volume
 from fedmed.data.prepare.volume_faults import GRID_TOLERANCE, mask_faults
 from fedmed.data.regular_file import file_bytes
+from fedmed.data.video.frame_masks import picture
 from fedmed.errors import DataError, first_line
 
 FLOAT_32 = 4  # bytes of a value
 NIFTI, NRRD = (".nii", ".nii.gz"), (".nrrd", ".nhdr")
+PNG, LARGEST = ".png", 255
 
 
 def read_grid(image: Path) -> tuple[tuple[int, ...], np.ndarray]:
@@ -137,3 +140,30 @@ def _place(mask: np.ndarray, own: np.ndarray, shape: tuple[int, ...], affine: np
     placed = np.zeros(shape, mask.dtype)
     placed[tuple(places.T)] = mask[tuple(inside.T)]
     return placed, affine
+
+
+def read_frame_mask(path: Path, image: Path) -> NDArray[np.uint8]:
+    """Return a mask on the pixels of its picture: (H, W), a class a value, 0 is everything else.
+
+    Args:
+        path: PNG file of one channel; of a palette the places count, not the colours.
+        image: the picture.
+
+    Raises:
+        DataError: another kind of file, unreadable, another size, colours, or values above 255.
+    """
+    if path.suffix.lower() != PNG:
+        raise DataError(f"'{path.suffix}' files are not read for pictures; save the mask as {PNG}")
+    values = picture(path)
+    try:
+        with opened_picture(image) as opened:
+            size = (opened.height, opened.width)
+    except OSError as error:
+        raise DataError(f"the picture {image.name} cannot be read ({first_line(error)}); restore it") from error
+    if values.ndim != 2 or values.shape != size:
+        raise DataError(
+            f"the mask has shape {values.shape}, its picture {size}; draw it on the picture, in one channel"
+        )
+    if values.dtype != bool and not 0 <= values.min() <= values.max() <= LARGEST:
+        raise DataError(f"the mask has the value {values.max()}; a class is a number from 1 to {LARGEST}")
+    return values.astype(np.uint8)

@@ -1,18 +1,21 @@
 """A folder of links for the label server, so that nothing is ever written beside the images themselves."""
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home
-from fedmed.labelling.exclusive_folder import in_use, in_use_message
 from fedmed.labelling.study_images import folder_images, site_images
 from fedmed.labelling.work_folder import ANOTHER, WorkFolder, give_ids, known_ids, link_images, uploaded, write_map
 from fedmed.settings.site import SiteConfig, load_file
 
 SITE_FILE = (".yaml", ".yml")
+LOCK = ".held"
 
 
 def read_site(path: Path) -> SiteConfig:
@@ -102,3 +105,44 @@ def _check_place(folder: Path, source: Path) -> None:
         raise DataError(f"the work folder {folder} lies inside the images' folder {source}; {ANOTHER}")
     if folder.exists() and not folder.is_dir():
         raise DataError(f"the work folder {folder} is a file; {ANOTHER}")
+
+
+@contextlib.contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Lock an existing folder while the block runs; however the process ends, the lock ends with it.
+
+    Raises:
+        DataError: another process has locked it.
+        OSError: the folder cannot be written.
+    """
+    with os.fdopen(os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)) as file:
+        if not _lock(file.fileno()):
+            raise DataError(in_use_message(folder))
+        yield
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a process has locked a folder, which need not exist."""
+    try:
+        with (folder / LOCK).open("r+") as file:
+            return not _lock(file.fileno())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def in_use_message(folder: Path) -> str:
+    """What to tell a user about a folder that is locked."""
+    return (
+        f"another label server serves {folder}; end that one first (one server can serve several bundles), or name "
+        "another folder with --work"
+    )
+
+
+def _lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some network drives know no locks; then nothing tells two servers apart
+        return True
+    return True

@@ -1,4 +1,4 @@
-"""What methods say whose sites keep the layers of a sharing group to themselves."""
+"""What of a model stays at a site: a private group of layers, lent layers, statistics of normalisation."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -6,6 +6,9 @@ from typing import Any
 
 from fedmed.aggregation.sharing import FULL
 from fedmed.methods.declarations import EVALUATED, SUPERVISED, Role
+
+ALL_SITES = "all"  # in place of one site: the mean of what all labelled sites release
+Buffers = str | Mapping[Any, str]  # one of the policies, or role -> policy
 
 
 def private_roles(group: str, overlays: tuple[str, ...] = ()) -> dict[str, Role]:
@@ -27,3 +30,22 @@ def what_stays(group: str) -> tuple[str, ...]:
     if group == FULL:
         return ()
     return (f"The layers of the sharing group '{group}' never leave the site, unless it allows their release itself.",)
+
+
+def lent_by(owner: str) -> str:
+    """Whose private layers scored a site that has none of its own, after ``scored``."""
+    return "with the mean of the sites' private layers" if owner == ALL_SITES else f"with {owner}'s decoder"
+
+
+def of_role(buffers: Buffers, role: str) -> str:
+    """The policy of a role; ``average`` where none is said. Sites that are only scored have that of labelled ones."""
+    if isinstance(buffers, str):
+        return buffers
+    return buffers.get(role, buffers.get("supervised", "average") if role == "evaluate" else "average")
+
+
+def at_server(buffers: Buffers) -> str:
+    """How the server takes the statistics that it is sent: ``average``, ``pooled``, or ``local`` where nobody sends."""
+    found = {of_role(buffers, role) for role in ("supervised", "unsupervised")}
+    known = (policy for policy in ("pooled", "average", "local") if policy in found)
+    return next(known, min(found))  # the rule refuses what is no policy

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedmed.errors import JobError, StateError
 from fedmed.jobs.job_folder import PLACE, read_job
-from fedmed.jobs.job_id import check_plain
+from fedmed.jobs.job_meta import check_plain
 from fedmed.recovery.interrupted_workspace import RUN
 from fedmed.recovery.model_store import ModelStore
 from fedmed.recovery.same_run import CARRIED, check_same, config_of

@@ -8,9 +8,8 @@ from typing import Any
 
 from fedmed.errors import JobError, StateError
 from fedmed.jobs.plan import Plan
-from fedmed.recovery.continued_jobs import folder_of_job
 from fedmed.recovery.model_store import ModelStore
-from fedmed.recovery.saved_state import SavedState
+from fedmed.recovery.saved_state import SavedState, folder_of_job
 from fedmed.recovery.server_state import RESULT, STATE, ServerState
 
 CARRIED = "resume"  # folder in the server's app in which a job brings the state that it continues

@@ -1,10 +1,14 @@
-"""A run after its last good round, as plain values."""
+"""What server and site keep of a run, as plain values, and where the jobs lie that a resumed run continues."""
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from fedmed.files import RESUME_ROOT
+from fedmed.jobs.job_meta import check_plain
 from fedmed.settings.yaml_model import YamlModel
 
 START = -1  # as a model's round: the starting model, which the job itself describes
@@ -69,3 +73,33 @@ class SavedState(YamlModel):
     def models(self) -> set[int]:
         """Rounds whose models the state needs."""
         return {self.round, *self.newest, self.best_model if self.best_round is not None else START} - {START}
+
+
+def folder_of_job(id: str, folder: Path) -> Path:
+    """Where another job kept what this one keeps in ``folder``.
+
+    Args:
+        id: of the other job.
+        folder: ``<workspace>/<this job>/fedmed``; jobs of one site or server lie side by side. Where
+            ``$FEDMED_RESUME_ROOT`` is set, ``id`` is a simulator's workspace below it.
+
+    Raises:
+        JobError: the id is not a plain name.
+    """
+    folder, id = Path(folder), check_plain(id)
+    if root := os.environ.get(RESUME_ROOT):
+        return Path(root, id, *folder.parts[-3:])  # <site>/simulate_job/fedmed
+    return folder.parent.parent / id / folder.name
+
+
+def jobs_with_state(round: int, earlier: Mapping[str, int]) -> list[str]:
+    """Jobs that can hold a site's state of a round, the newest first.
+
+    It was made by the first job that got beyond the round; later ones may hold copies. What a still earlier job has
+    under that round's name was never taken into the model, and the round was repeated.
+
+    Args:
+        round: counted from 0.
+        earlier: job -> rounds of the run that were done when it ended, oldest first.
+    """
+    return [id for id, done in reversed(list(earlier.items())) if round < done]

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fedmed.durable_files import link, load_tensors, save_json, save_tensors, sealed, unsealed
 from fedmed.errors import JobError, StateError
-from fedmed.jobs.job_id import check_plain
+from fedmed.jobs.job_meta import check_plain
 from fedmed.recovery.rule_state import RuleState
 from fedmed.recovery.saved_state import SavedState
 from fedmed.recovery.site_state import check_kept

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from fedmed.durable_files import check_digest, link, load_tensors, save_file, save_tensors
 from fedmed.errors import JobError, StateError
-from fedmed.recovery.continued_jobs import folder_of_job, jobs_with_state
-from fedmed.recovery.saved_state import START
+from fedmed.recovery.saved_state import START, folder_of_job, jobs_with_state
 
 log = logging.getLogger("fedmed.site")
 HELD, OWN_BEST = "received.pt", "own_best.pt"

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from fedmed.errors import DataError
 from fedmed.reports import roc
-from fedmed.reports.class_probabilities import PREFIX, Probabilities, probabilities, tested
 from fedmed.reports.palette import HEAT, INK, MUTED, PAPER, png_address
+from fedmed.reports.roc import PREFIX, Probabilities, probabilities, tested
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import read_arrays
 from fedmed.reports.run_report import Chart

@@ -1,5 +1,7 @@
 """What a person sees while a run goes on: follows the files of a run folder, knows nothing of processes."""
 
+import json
+import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,12 +14,11 @@ from rich.text import Text
 
 from fedmed.data.trained_on import TrainedOn
 from fedmed.methods.declarations import LOSS
-from fedmed.plain_text import in_markup
+from fedmed.plain_text import every_text, in_markup, in_terminal
 from fedmed.reports.live_state import SCORE, SERVER, LiveSite, LiveState
 from fedmed.reports.palette import DARK
 from fedmed.reports.run import JOB_FOLDER, error_text
 from fedmed.reports.run_files import number
-from fedmed.reports.tail import Arrival, Tail
 from fedmed.reports.words import NOTHING, duration, fixed
 
 TASKS = {
@@ -27,6 +28,10 @@ TASKS = {
     "release": "releasing",
     "metadata": "summarising",
 }
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+# The last line of a traceback, and a line of NVFlare's log: "time - name - ERROR - message".
+EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|RoundFailed|UpdateRefused|Aborted): (?P<what>.+)")
+LOGGED = re.compile(r"(?:^| - )(?:ERROR|CRITICAL) - (?P<what>.+)")
 
 
 class Follower:
@@ -143,3 +148,78 @@ def _site_table(state: LiveState) -> Table:
             *(fixed(site.numbers.get(key)) for key in keys),
         )
     return table
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from its successor of the same name; None for no file."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_ino, state.st_mtime_ns
+
+
+class Tail:
+    """Reads the complete new lines of a JSON-lines file that another process appends to.
+
+    A file that was there before the run and has not changed belongs to an earlier run: it is not read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._before, self._offset = path, identity(path), 0
+
+    def poll(self) -> list[dict[str, Any]]:
+        """The objects of the lines that are new since the last call."""
+        new = self._unread()
+        complete = new[: new.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        return [line for text in complete.splitlines() if (line := _parsed(text))]
+
+    def _unread(self) -> bytes:
+        if self._before is not None and identity(self.path) == self._before:
+            return b""
+        self._before = None
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                return file.read()
+        except OSError:
+            return b""
+
+
+class Arrival(Tail):
+    """Reads a JSON file that another process writes once, whole."""
+
+    def poll(self) -> list[dict[str, Any]]:
+        """The file's object, the first time that it is there; otherwise nothing."""
+        new = self._unread()
+        content = _parsed(new)
+        self._offset += len(new) if content else 0
+        return [content] if content else []
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    """The JSON object that a text is, its texts as a terminal may show them; empty for anything else."""
+    try:
+        content = every_text(json.loads(text))
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def last_error(log: Path, state: LiveState) -> str:
+    """Return a site's own message, else the last exception in the log, else the log's last error or last line.
+
+    Args:
+        log: everything that NVFlare printed.
+        state: the run as far as its files tell.
+    """
+    if messages := [f"{name}: {site.error}" for name, site in state.sites.items() if site.error]:
+        return in_terminal("; ".join(messages))
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    lines = [line.strip() for line in ANSI.sub("", text).splitlines() if line.strip()]
+    for pattern in (EXCEPTION, LOGGED):
+        found = [match["what"] for line in lines if (match := pattern.search(line))]
+        if found:
+            return in_terminal(found[-1])
+    return in_terminal(lines[-1]) if lines else "NVFlare wrote nothing"

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedmed.methods.kept_statistics import of_role
-from fedmed.methods.lent_layers import ALL_SITES
+from fedmed.methods.private_group import ALL_SITES, of_role
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import number
 from fedmed.reports.run_report import report_of

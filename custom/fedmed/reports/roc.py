@@ -1,23 +1,27 @@
 """How the probabilities of a classification behave at each site: ROC curves, reliability and confusion."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from fedmed.errors import DataError
 from fedmed.reports.cells import draw_counts
-from fedmed.reports.class_probabilities import Probabilities, tested
 from fedmed.reports.palette import MUTED, site_colours
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import Run
+from fedmed.reports.run_files import column
 
 ACROSS = 4  # panels in a row
 BIN = 10  # cases in a bin of the reliability curve, or as few more as make equal bins
 MAX_BINS = 8
 LETTER = 0.075  # inches, about
+PREFIX = "p_"  # of a class's column in cases.csv
 
 
 def roc(run: Run) -> Figure:
@@ -66,6 +70,20 @@ def calls_and_hits(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, 
     order = np.argsort(-values, kind="stable")
     last = np.r_[np.flatnonzero(np.diff(values[order])), len(values) - 1]
     return last + 1, np.cumsum(labels[order])[last]
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """All cases of a site: labels (n,) int, probabilities (n, C), and the names of the classes."""
+
+    classes: tuple[str, ...]
+    labels: np.ndarray
+    values: np.ndarray
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """Place of the class with the highest probability, (n,) int."""
+        return self.values.argmax(axis=1)
 
 
 def reliability(found: Probabilities) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -129,3 +147,29 @@ def unit_square(axes: Axes, diagonal: bool = False) -> None:
     axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
     if diagonal:
         axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=0)
+
+
+def probabilities(cases: pd.DataFrame) -> Probabilities | None:
+    """Take ``cases.csv``; None where it has no classes. Cases without a finite probability are left out.
+
+    Raises:
+        DataError: a label that is not one of the classes.
+    """
+    heads = [name for name in cases if name.startswith(PREFIX)]
+    if not heads:
+        return None
+    classes = [name.removeprefix(PREFIX) for name in heads]
+    values = np.column_stack([column(cases, head) for head in heads])
+    names = cases["label"] if "label" in cases else pd.Series("", cases.index)
+    labels = pd.Index(classes).get_indexer(names)
+    if (labels < 0).any():
+        unknown = names[labels < 0].min()
+        raise DataError(f"cases.csv has the label '{unknown}', but the classes {', '.join(classes)}; evaluate again")
+    known = np.isfinite(values).all(axis=1)
+    return Probabilities(tuple(classes), labels[known], values[known])
+
+
+def tested(run: Run) -> dict[str, Probabilities]:
+    """Site -> the probabilities of its cases, of the sites whose cases are here."""
+    known = ((site.name, probabilities(site.cases)) for site in run.sites)
+    return {name: found for name, found in known if found is not None and len(found.labels)}

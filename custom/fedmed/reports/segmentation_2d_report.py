@@ -1,25 +1,35 @@
 """What a report shows of masks of frames: scores of videos, of each class at each site, and frames with their masks."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
+from fedmed.errors import DataError
 from fedmed.reports.cells import SLANTED, draw_cells
-from fedmed.reports.frame_masks import frames_with_masks, read_frame
 from fedmed.reports.label_charts import labels_of
-from fedmed.reports.palette import INK
+from fedmed.reports.palette import EDGE, INK, LIGHT, MARKS, MUTED
 from fedmed.reports.plots import WIDTH
-from fedmed.reports.run_contents import Run, Site
-from fedmed.reports.run_files import column
+from fedmed.reports.run_contents import PICTURES, Run, Site
+from fedmed.reports.run_files import column, read_arrays, read_table
 from fedmed.reports.run_report import Chart
-from fedmed.reports.scores_over_time import ScoredVideo, dice_over_time, scored_videos
 from fedmed.reports.site_rows import SiteRow, site_rows
+from fedmed.reports.slice_picture import contours
 from fedmed.reports.video_report import VideoReport
 from fedmed.reports.words import count, fixed, join
+from fedmed.training.evaluation_files import pictured
 from fedmed.training.mask_recorder import FAR
 from fedmed.training.mask_scores import OVERLAPS, SCORES
+from fedmed.training.video_recorder import frames_file
 
 TITLES = {"dice": "Dice", "iou": "IoU", "hd95": "HD95, pixels", "assd": "ASSD, pixels"}
 ALL = "mean of the sites"
@@ -28,6 +38,10 @@ ISLANDS = (
     "large where Dice is high"
 )
 NAMED = 3  # videos with distant islands that are named, of a site
+KEYS = ("image", "truth", "prediction", "classes", "dice", "case")
+COVER = 0.35  # opacity of a mask over its frame
+SCORE, SECOND = "dice", "second"
+HIGH = 1.45  # inches of a panel
 
 
 class Segmentation2DReport(VideoReport):
@@ -94,6 +108,17 @@ def islands_in(site: Site) -> str:
     return f"{site.name} {counts.sum()}, in {frames.sum()} of {count(seen, 'frame')}: {join(named)}"
 
 
+@dataclass(frozen=True)
+class ScoredVideo:
+    """A test video: times (T,) in s, the frames' Dice (T,), and class -> (T,), NaN where it is in neither mask."""
+
+    kind: str
+    case: str
+    times: NDArray[np.float64]
+    dice: NDArray[np.float64]
+    of_classes: Mapping[str, NDArray[np.float64]]
+
+
 def _over_time(videos: list[ScoredVideo], site: str, _: Run) -> Figure:
     return dice_over_time(videos, site, {})
 
@@ -116,3 +141,126 @@ def class_tables(run: Run) -> Figure:
         axes.set_xticks(range(len(classes)), classes, **(SLANTED if len(classes) > 5 else {}))
         axes.set_yticks(range(len(shown)), [*names, ALL] if score in ("dice", "hd95") else [], color=INK)
     return figure
+
+
+@dataclass(frozen=True)
+class FramePicture:
+    """A frame: image (H, W, 3) float in 0…1, masks (H, W) of 0, 1, …, and the names of what 1, 2, … stand for."""
+
+    kind: str
+    case: str
+    dice: float
+    image: NDArray[np.float64]
+    truth: NDArray[np.uint8]
+    prediction: NDArray[np.uint8]
+    classes: tuple[str, ...]
+
+
+def read_frame(path: Path, kind: str) -> FramePicture:
+    """Read ``best.npz`` and the like; DataError for a damaged file or masks of another shape."""
+    image, truth, prediction, classes, dice, case = read_arrays(path, KEYS)
+    if image.ndim != 3 or truth.shape != image.shape[:2] or prediction.shape != truth.shape:
+        raise DataError(f"{path}: image, truth and prediction are not of one size; evaluate the site again")
+    names = tuple(map(str, classes))
+    return FramePicture(kind, str(case), float(dice), image[..., :3] / 255.0, truth, prediction, names)
+
+
+def frames_with_masks(pictures: Sequence[FramePicture], site: str, colours: Mapping[str, str]) -> Figure:
+    """Frames side by side, above with their true masks, below with those that the model called.
+
+    Args:
+        pictures, site: at least one, and whose they are.
+        colours: of classes that have one of their own.
+    """
+    known = tuple(dict.fromkeys(name for one in pictures for name in one.classes))
+    inks = {name: colours.get(name) or MARKS[place % len(MARKS)] for place, name in enumerate(known)}
+    wide = WIDTH / 3
+    tall = max(one.image.shape[0] / one.image.shape[1] for one in pictures) * wide
+    figure = Figure(figsize=(wide * len(pictures), 2 * tall + 1.0), layout="constrained")
+    figure.suptitle(site, x=0.004, ha="left", fontweight="bold", fontsize=11, color=INK)
+    above, below = figure.subplots(2, len(pictures), squeeze=False)
+    for one, top, bottom in zip(pictures, above, below, strict=True):
+        _overlay(top, one, one.truth, inks)
+        _overlay(bottom, one, one.prediction, inks)
+        top.set_title(f"{one.kind}: {one.case}", fontsize=9.5)
+        bottom.set_title(f"called, Dice {one.dice:.2f}", fontsize=9.5)
+    patches = [Patch(color=ink, linewidth=0, label=name) for name, ink in inks.items()]
+    figure.legend(handles=patches, loc="outside lower left", ncols=6, frameon=False, fontsize=9)
+    return figure
+
+
+def _overlay(axes: Axes, picture: FramePicture, mask: NDArray[np.uint8], inks: Mapping[str, str]) -> None:
+    """A frame, its mask as a thin cover with outlines."""
+    shown, (rows, columns) = picture.image.copy(), mask.shape
+    for place, name in enumerate(picture.classes, start=1):
+        shown[mask == place] = (1 - COVER) * shown[mask == place] + COVER * np.array(to_rgb(inks[name]))
+    axes.imshow(shown, extent=(0, columns, rows, 0), interpolation="nearest")
+    for place, name in enumerate(picture.classes, start=1):
+        for x, y in (line.T for line in contours(mask == place, (1.0, 1.0))):
+            axes.plot(x, y, color=inks[name], linewidth=1.2, path_effects=EDGE)
+    axes.set_axis_off()
+
+
+def scored_videos(site: Site) -> list[ScoredVideo]:
+    """The best, the median and the worst test video of a site whose files are here; one may stand for several.
+
+    Raises:
+        DataError: a table of frames is damaged; names it.
+    """
+    if site.folder is None or SCORE not in site.cases:
+        return []
+    found, kinds = pictured(column(site.cases, SCORE).tolist()), dict[int, list[str]]()
+    for kind in PICTURES:
+        kinds.setdefault(found[kind], []).append(kind)
+    names = {place: str(site.cases["case"].iloc[place]) for place in kinds}
+    files = {place: frames_file(site.folder / "evaluation", place, name) for place, name in names.items()}
+    return [_read(files[place], join(own), names[place]) for place, own in kinds.items() if files[place].is_file()]
+
+
+def _read(path: Path, kind: str, case: str) -> ScoredVideo:
+    table = read_table(path)
+    if not {SECOND, SCORE} <= set(table) or table.empty:
+        raise DataError(
+            f"{path}: needs the columns '{SECOND}' and '{SCORE}' and a line a frame; evaluate the site again"
+        )
+    times, own = _numbers(table, SECOND), [name for name in table if name.startswith(f"{SCORE}_")]
+    if not np.isfinite(times).all() or (np.diff(times) <= 0).any():
+        raise DataError(f"{path}: the column '{SECOND}' must hold increasing numbers; evaluate the site again")
+    of_classes = {name.removeprefix(f"{SCORE}_"): _numbers(table, name) for name in own}
+    return ScoredVideo(kind, case, times, _numbers(table, SCORE), of_classes)
+
+
+def _numbers(table: pd.DataFrame, name: str) -> NDArray[np.float64]:
+    return column(table, name).astype(np.float64)
+
+
+def dice_over_time(videos: Sequence[ScoredVideo], site: str, colours: Mapping[str, str]) -> Figure:
+    """A panel a video: the Dice of its frames as a thick line, that of each class as a thin one.
+
+    Args:
+        videos, site: at least one, and whose they are.
+        colours: of the classes, as lines on white; others get one of the report's.
+    """
+    names = list(dict.fromkeys(name for video in videos for name in video.of_classes))
+    inks = {name: colours.get(name) or LIGHT[place % len(LIGHT)] for place, name in enumerate(names)}
+    figure = Figure(figsize=(WIDTH, HIGH * len(videos) + 0.75), layout="constrained")
+    figure.suptitle(site, x=0.004, ha="left", fontweight="bold", fontsize=11, color=INK)
+    panels = figure.subplots(len(videos), 1, squeeze=False)[:, 0]
+    for axes, video in zip(panels, videos, strict=True):
+        _panel(axes, video, inks)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=8, frameon=False, fontsize=9)
+    return figure
+
+
+def _panel(axes: Axes, video: ScoredVideo, inks: Mapping[str, str]) -> None:
+    unit, name = (60.0, "minutes") if video.times[-1] > 600 else (1.0, "seconds")
+    axes.set_title(f"{video.kind}: {video.case}, mean {np.nanmean(video.dice):.2f}", fontsize=9.5, loc="left")
+    for label, ink in inks.items():
+        values = video.of_classes.get(label, np.full(len(video.times), np.nan))
+        axes.plot(
+            video.times / unit, values, color=ink, linewidth=1.0, alpha=0.85, label=label, marker=".", markersize=3
+        )
+    axes.plot(video.times / unit, video.dice, color=INK, linewidth=2.0, label="mean of a frame")
+    axes.set(ylim=(-0.03, 1.03), xlabel=name, xlim=(0, max(video.times[-1] / unit, 1e-3)))
+    axes.tick_params(axis="x", colors=MUTED)

@@ -14,8 +14,7 @@ from matplotlib.patheffects import withStroke
 
 from fedmed.data.structure import Structure
 from fedmed.errors import DataError
-from fedmed.reports.dark_picture import EDGE
-from fedmed.reports.palette import PAPER, PREDICTION, TRUTH, png_address
+from fedmed.reports.palette import EDGE, PAPER, PREDICTION, TRUTH, png_address
 from fedmed.reports.run_files import number, read_arrays
 
 SCALE_BAR = 50.0  # mm

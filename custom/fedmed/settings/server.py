@@ -9,8 +9,7 @@ from pydantic import model_validator
 
 from fedmed.errors import SiteConfigError
 from fedmed.files import CHECKOUT, SITES, fedmed_home, folders_of
-from fedmed.settings.demo_data import demo_data
-from fedmed.settings.machine import Machine
+from fedmed.settings.machine import Machine, demo_data
 from fedmed.settings.site import find_site_file
 from fedmed.settings.site_file import ClassPath
 from fedmed.settings.yaml_model import Contradictions, Document, check_model, read_model

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedmed.errors import SiteConfigError
 from fedmed.files import CHECKOUT, SITES, fedmed_home, folders_of
-from fedmed.settings.demo_data import demo_data
+from fedmed.settings.machine import demo_data
 from fedmed.settings.privacy import Privacy
 from fedmed.settings.site_file import EXAMPLE, SiteFile
 from fedmed.settings.yaml_model import Document, check_model, read_yaml

@@ -13,11 +13,11 @@ from ignite.engine import Engine, Events
 from monai.data import MetaTensor
 from torch import Tensor
 
+from fedmed.data.listed_images import plain
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.evaluation_files import pictured, require_all, write_evaluation, write_pictures
 from fedmed.training.metrics import hard_dice
 from fedmed.training.surface_distance import hausdorff95, islands
-from fedmed.training.trainer import plain
 
 COLUMNS = ("case", "dice", "hd95", "truth_ml", "prediction_ml", "islands", "islands_ml")
 UNSCORED = "unscored_"  # how the names of pictures begin whose cases nobody has marked

@@ -7,9 +7,9 @@ import torch
 from ignite.handlers import EpochOutputStore
 from torch import Tensor
 
+from fedmed.data.listed_images import plain
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.called_classes import probabilities
-from fedmed.training.trainer import plain
 
 
 class Collected(EpochOutputStore):

@@ -9,9 +9,8 @@ from ignite.engine import Engine, Events
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from fedmed.data.spread import spread
+from fedmed.data.listed_images import plain, spread
 from fedmed.errors import FedMedError
-from fedmed.training.trainer import plain
 from fedmed.training.video_frames import SeenVideo
 
 FILE = "features"  # of the folder of an evaluation, with .npz

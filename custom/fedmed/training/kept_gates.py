@@ -8,8 +8,8 @@ from ignite.engine import Engine, Events
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fedmed.data.listed_images import plain
 from fedmed.errors import FedMedError
-from fedmed.training.trainer import plain
 
 FILE = "gates"  # of the folder of an evaluation, with .npz
 

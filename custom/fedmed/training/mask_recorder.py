@@ -10,6 +10,7 @@ import numpy as np
 from ignite.engine import Engine
 from torch import Tensor
 
+from fedmed.data.listed_images import plain
 from fedmed.data.video.clip_loader import unit_float
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.evaluation_files import pictured, write_pictures
@@ -17,7 +18,6 @@ from fedmed.training.kept_gates import FILE, KeptGates
 from fedmed.training.label_counts import macro
 from fedmed.training.mask_scores import SCORES, Scores, class_scores, frame_scores, known_means
 from fedmed.training.surface_distance import islands
-from fedmed.training.trainer import plain
 from fedmed.training.video_frames import SeenVideo, VideoMean
 from fedmed.training.video_recorder import Recorded, VideoRecorder, text
 

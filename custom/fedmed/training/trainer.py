@@ -4,16 +4,11 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import Any, ClassVar
 
 import torch
-from monai.data import MetaTensor
 from monai.engines import SupervisedTrainer, Trainer
 from torch import Tensor, nn
 
+from fedmed.data.listed_images import plain
 from fedmed.errors import DataError, JobError, StateError
-
-
-def plain(value: Any) -> Tensor:
-    """The tensor without MONAI's metadata, which dispatches every operation on it through Python."""
-    return value.as_tensor() if isinstance(value, MetaTensor) else torch.as_tensor(value)
 
 
 def plain_batch(

@@ -10,9 +10,9 @@ from ignite.engine import Engine, Events
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedmed.data.listed_images import plain
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.label_counts import macro
-from fedmed.training.trainer import plain
 
 Read = Callable[[Tensor, Tensor], Sequence[Tensor]]
 

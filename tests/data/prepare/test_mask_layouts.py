@@ -10,8 +10,7 @@ from fedmed.data.prepare.video_inspect import WantedVideos
 from fedmed.data.prepare.video_site import find_recordings, prepare_video_site
 from fedmed.data.video.clip_plan import ClipRule
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.masked_videos import MaskedVideos, masked_frames
-from fedmed.data.video.synthetic_images import SyntheticImages
+from fedmed.data.video.masked_videos import MaskedVideos, SyntheticImages, masked_frames
 
 CLASSES = ["shaft", "wrist", "jaw"]
 RULE = ClipRule("history", 4, interval=0.2)

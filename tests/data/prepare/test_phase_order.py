@@ -7,7 +7,7 @@ import pytest
 
 from fedmed.data.operation_names import PHASES
 from fedmed.data.prepare.phase_counts import added, alone, missing, shares_of_phases
-from fedmed.data.prepare.phase_order import BEYOND, odd_order
+from fedmed.data.prepare.video_inspect import BEYOND, odd_order
 from fedmed.data.video.label_table import TimedLabels
 from fedmed_demo.surgery.operation import draw_order
 from fedmed_demo.surgery.profile import Course

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fedmed.data.video import checked_masks, frame_masks
+from fedmed.data.video import frame_masks
+from fedmed.data.video import masked_videos as checked_masks
 from fedmed.data.video.masked_videos import MaskedVideos
 from fedmed.errors import DataError
 

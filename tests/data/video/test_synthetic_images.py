@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from fedmed.data.video.clip_plan import ClipRule
-from fedmed.data.video.masked_videos import masked_clip_loader
-from fedmed.data.video.synthetic_images import SyntheticImages
+from fedmed.data.video.masked_videos import SyntheticImages, masked_clip_loader
 from fedmed.errors import DataError
 
 RULE = ClipRule("history", 4, interval=0.2)

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedmed.data.augment.amplitude import AmplitudeMix, half_spectra
 from fedmed.errors import FedMedError
-from fedmed.systems.algorithms.feddg import MixedAmplitudes, OwnAmplitudes
+from fedmed.systems.algorithms.feddg import AmplitudeMix, MixedAmplitudes, OwnAmplitudes, half_spectra
 from fedmed.training.corrected_steps import Corrections
 from fedmed.training.corrections.correction import RoundStart
 from fedmed.training.trainer import SupervisedEngine

@@ -6,8 +6,7 @@ Voiculescu 2021) are in ``clahe`` and ``xray``; they are not imported here becau
 
 from fedmed.data.augment.base import Augment, Compose, weak_view
 from fedmed.data.augment.build import build_augment
-from fedmed.data.augment.cutout import Cutout
-from fedmed.data.augment.intensity import FixMatch, GaussianNoise, ScaleShift
+from fedmed.data.augment.intensity import Cutout, FixMatch, GaussianNoise, ScaleShift
 
 __all__ = [
     "Augment",

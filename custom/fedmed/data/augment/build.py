@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from fedmed.data.augment.base import Augment, Compose
-from fedmed.data.augment.cutout import Cutout
-from fedmed.data.augment.intensity import FixMatch, GaussianNoise, ScaleShift
+from fedmed.data.augment.intensity import Cutout, FixMatch, GaussianNoise, ScaleShift
 from fedmed.errors import FedMedError
 from fedmed.seeds import derive_seed
 

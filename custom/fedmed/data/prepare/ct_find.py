@@ -3,11 +3,18 @@
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+import numpy as np
 
 from fedmed.data.prepare.case import Source, Volume
+from fedmed.data.prepare.dicom_folder import likeness
+from fedmed.data.prepare.dicom_headers import read_header
+from fedmed.data.prepare.dicom_slices import Slice, depths
 from fedmed.data.prepare.folder import compile_pattern, existing, patient_in, readable_kind, visible_files
+from fedmed.errors import DataError
 
 NIFTI = (".nii.gz", ".nii")
 LONGEST = 200  # bytes of a case's name; a file's may have 255, with its ending
@@ -75,7 +82,7 @@ def _all_volumes(folder: Path, skip: Collection[Path]) -> list[Volume]:
     found = list(_volumes(folder, skip))
     if sum(volume.series for volume in found) < 2:
         return found
-    from fedmed.data.prepare.dicom_join import join_series  # ITK takes seconds to load; NIfTI does not need it
+    from fedmed.data.prepare.ct_find import join_series  # ITK takes seconds to load; NIfTI does not need it
 
     return join_series(found)
 
@@ -142,3 +149,35 @@ def _unique(name: str, taken: set[str]) -> str:
         candidate = f"{name}-{number}"
     taken.add(candidate)
     return candidate
+
+
+def join_series(volumes: Iterable[Volume]) -> list[Volume]:
+    """Return the volumes with the parts of each series joined, in the order of their slices.
+
+    Parts have one SeriesInstanceUID and orientation, lie in folders of their own, and none of their slices is at the
+    place of another's: copies of a series are left as they are. A part with a fault gives it to the others.
+    """
+    volumes, parts = list(volumes), defaultdict(list)
+    for volume in volumes:
+        if volume.series and (alike := likeness(volume.files[0]))[0]:
+            parts[alike].append(volume)
+    joined: dict[Volume, Volume | None] = {}  # the first part becomes the whole, the others nothing
+    for members in parts.values():
+        if 1 < len(members) == len({part.files[0].parent for part in members}) and (whole := _joined(members)):
+            joined |= {part: whole if part is members[0] else None for part in members}
+    return [new for volume in volumes if (new := joined.get(volume, volume))]
+
+
+def _joined(members: Sequence[Volume]) -> Volume | None:
+    """One volume of several; None where they are no parts of one."""
+    files = tuple(path for part in members for path in part.files)
+    try:
+        depth = depths([Slice(path, read_header(path)) for path in files])
+    except (DataError, AttributeError, TypeError, ValueError):  # whoever reads the parts says so
+        return None
+    if len(np.unique(depth.round(2))) < len(files):
+        return None
+    common = PurePosixPath(os.path.commonpath([f"./{part.key}" for part in members])).as_posix()
+    key = common if common != "." else members[0].files[0].parent.parent.name
+    fault = next((part.fault for part in members if part.fault), "")
+    return Volume(key, tuple(files[n] for n in np.argsort(depth)), True, fault)

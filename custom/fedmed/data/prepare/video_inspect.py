@@ -3,16 +3,18 @@
 import csv
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from fedmed.data.operation_names import PHASES
 from fedmed.data.prepare.case import VideoCase
-from fedmed.data.prepare.phase_order import odd_order
 from fedmed.data.prepare.place import PREPARED, link_or_copy
 from fedmed.data.prepare.video_layouts.layout import Layout, Recording, Row
 from fedmed.data.structure import check_name
@@ -20,7 +22,7 @@ from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.folder_source import SINGLES, TABLE
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.label_table import read_label_table
+from fedmed.data.video.label_table import TimedLabels, read_label_table
 from fedmed.data.video.mask_rates import better_rate, used_masks
 from fedmed.data.video.stored_video import StoredVideo
 from fedmed.data.video.table_times import PHASE, TIMES
@@ -28,6 +30,10 @@ from fedmed.errors import DataError
 
 LOOKED_AT = (72, 96)  # height and width at which a video is streamed
 Names = Sequence[str] | None
+BEYOND = "gallbladder_extraction"  # in data sets of seven phases; the protocol has no place for it
+# Retrograde: 0, 1, 2, 3; from the fundus 2 also after 3; then 4 and 5 in any order, 5 perhaps before and after 4.
+# Any may be missing, since recordings are cut, so the beginning of every order is one, too.
+ORDERS = re.compile("0?1?(2?3?|232)(45?|5(45?)?)?")
 
 
 @dataclass(frozen=True)
@@ -236,3 +242,25 @@ def _without(text: str, recording: Recording, case: VideoCase) -> str:
     for written, found in ((case.image, recording.video), (case.table, next(iter(recording.labels), None))):
         text = text.replace(str(written), str(found)) if written and found else text
     return text.removeprefix(f"{recording.video}: ")
+
+
+def odd_order(table: TimedLabels) -> str:
+    """A sentence about the first phase that comes where the protocol (Kassem et al. 2023) does not have it.
+
+    Returns:
+        "" where all come in order, and where the table has no phases, or one that is not of the protocol: such is
+        another operation, or another protocol.
+    """
+    if table.phases is None or not set(table.phase_names) <= {*PHASES, BEYOND}:
+        return ""
+    names = (table.phase_names[place] for place in table.phases)
+    timed = [(PHASES.index(name), second) for name, second in zip(names, table.seconds, strict=True) if name != BEYOND]
+    runs = [next(run) for _, run in groupby(timed, key=lambda one: one[0])]
+    order = "".join(str(phase) for phase, _ in runs)
+    for place, (phase, second) in enumerate(runs):
+        if not ORDERS.fullmatch(order[: place + 1]):
+            return (
+                f"'{PHASES[phase]}' begins at {second:g} s, after '{PHASES[runs[place - 1][0]]}', which is in none of "
+                "the protocol's orders; look whether it is labelled right"
+            )
+    return ""

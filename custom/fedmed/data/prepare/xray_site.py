@@ -1,12 +1,30 @@
 """Make a site from a folder of X-rays: datalist, site YAML, report; completely or not at all."""
 
-from collections.abc import Mapping, Sequence
+import importlib
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
-from fedmed.data.prepare.case import Source, XrayCase
-from fedmed.data.prepare.folder import existing, readable_kind
+import numpy as np
+import pydicom
+
+from fedmed.data.image_size import file_fault
+from fedmed.data.patient_ids import folded
+from fedmed.data.prepare.case import Source, XrayCase, content_hash, pseudonym
+from fedmed.data.prepare.dicom_headers import quiet
+from fedmed.data.prepare.folder import (
+    DICOM_ENDINGS,
+    compile_pattern,
+    existing,
+    file_kind,
+    patient_in,
+    readable_kind,
+    visible_files,
+)
 from fedmed.data.prepare.label_split import fill_lists, refuse_copied_images
 from fedmed.data.prepare.left_files import LEFT, files_left
 from fedmed.data.prepare.own_results import own_folders, own_lines
@@ -16,18 +34,21 @@ from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
 from fedmed.data.prepare.split import divides
 from fedmed.data.prepare.write import write_site
-from fedmed.data.prepare.xray_find import find_xrays
-from fedmed.data.prepare.xray_inspect import inspect_xray
 from fedmed.data.prepare.xray_labels import check_labels, settle_labels
-from fedmed.data.prepare.xray_table import merge_labels, no_labels, parse_merges, read_table
-from fedmed.data.prepare.xray_view import TAKEN, WantedViews, count_views
-from fedmed.errors import DataError
+from fedmed.data.prepare.xray_table import Row, merge_labels, no_labels, parse_merges, read_table
+from fedmed.data.prepare.xray_view import TAKEN, WantedViews, count_views, view_of
+from fedmed.errors import DataError, first_line
+from fedmed.files import CHECKOUT, folders_of
 
 REMEDY = "Say it in a column of the table (--patient-column), or with --patient-pattern"
 COLUMNS = (
     *("case", "patient", "status", "list", "label", "reason", "notes"),
     *("kind", "modality", "view", "rows", "columns", "low", "high"),
 )
+PICTURES = (".png", ".jpg", ".jpeg", *DICOM_ENDINGS, ".bmp", ".tif", ".tiff", ".gif", ".webp")
+MODALITIES = ("CR", "DX")  # computed and digital radiography
+MIN_SIDE = 32  # pixels; a smaller image is a thumbnail
+BUNDLE, READER = "cxr_classification", "cxr_classifier/readers.py"  # which trains on radiographs
 
 
 @dataclass(frozen=True)
@@ -71,7 +92,7 @@ def prepare_xray_site(
         wanted: views and body parts; images of others are refused.
         fractions: training, validation, testing, of the patients with a label.
         seed: of the split.
-        patient_pattern: see :func:`fedmed.data.prepare.xray_find.find_xrays`.
+        patient_pattern: see :func:`fedmed.data.prepare.xray_site.find_xrays`.
         copy: link (or copy) the images into ``out`` too.
         own_patients: whether each file is another patient's, though names look as if several were of one.
         workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
@@ -182,3 +203,148 @@ def _single_class(cases: Sequence[XrayCase]) -> list[str]:
     return [
         f"every label in training is '{trained.pop()}': without other sites' classes nothing can be learned or scored"
     ]
+
+
+def find_xrays(
+    folder: Path,
+    table: Mapping[str, Row] | None = None,
+    patient_pattern: str | None = None,
+    classes: Sequence[str] = (),
+    skip: Collection[Path] = (),
+) -> list[Source]:
+    """Find PNG, JPEG and DICOM files at any depth of ``folder``, sorted by path.
+
+    Args:
+        folder: where the images are. Hidden files and folders are ignored.
+        table: file → label, patient and view; files that it does not name are refused if their patient is unknown.
+        patient_pattern: searched in the path relative to ``folder``, without extension; its first group, or else the
+            full match, is the patient. It is used where the table names no patient. Without both, a DICOM file belongs
+            to its PatientID and any other file counts as a separate patient.
+        classes: the only classes that are allowed, if there are some; images of others are refused.
+        skip: folders that are not entered.
+
+    Raises:
+        DataError: ``folder`` is not a folder or cannot be listed, or the pattern is not a regular expression.
+    """
+    folder = existing(folder, "the folder of images")
+    pattern = compile_pattern(patient_pattern)
+    sources = []
+    for path in _images(folder, {Path(place).resolve() for place in skip}):
+        name = path.relative_to(folder).as_posix()
+        row = (table or {}).get(name)
+        label = row.label if row else ""
+        patient, fault = _patient(path, name, row, pattern, table is not None)
+        said = patient != name
+        fault = fault or (row.fault if row else "")
+        if label and classes and label not in classes:
+            fault = fault or f"its label '{label}' is not one of {', '.join(classes)}"
+        view = row.view if row else ""
+        sources.append(Source(name, (path,), patient, label=label, view=view, fault=fault, patient_said=said))
+    return sources
+
+
+def _patient(
+    path: Path, name: str, row: Row | None, pattern: re.Pattern[str] | None, asked: bool
+) -> tuple[str | None, str]:
+    """Patient (None: the DICOM header may tell) and fault."""
+    if row and row.patient:
+        return row.patient, ""
+    if pattern:
+        patient = patient_in(pattern, name.rsplit(".", 1)[0])
+        return patient, "" if patient else f"the patient pattern does not match '{name}'"
+    if readable_kind(path) == "DICOM":
+        return None, ""
+    if asked and row is None:
+        return "", "not in the table, so its patient is unknown"
+    return name, ""
+
+
+def _images(folder: Path, skip: Collection[Path]) -> Iterator[Path]:
+    """Files that are images by their content or by their name, in the order of their paths."""
+    found = sorted(path for _, files in visible_files(folder, skip) for path in files)
+    return (path for path in found if path.suffix.lower() in PICTURES or readable_kind(path))
+
+
+def inspect_xray(source: Source, wanted: WantedViews = TAKEN) -> XrayCase:
+    """Check and measure one image. Never raises for bad data: the returned case lists the faults."""
+    (path,) = source.files
+    view = source.view.upper()
+    case = XrayCase(source.case, source.patient or source.case, path, path, label=source.label, view=view)
+    case.patient_said = source.patient_said
+    if source.fault:
+        case.faults.append(source.fault)
+        return case
+    try:
+        if fault := file_fault(path):
+            raise DataError(fault)
+        case.kind = file_kind(path) or ""
+        if not case.kind:
+            raise DataError("not a PNG, JPEG or DICOM file, or damaged at its start")
+        header = _read_header(source, case) if case.kind == "DICOM" else {}
+        if fault := wanted.fault(case.view, str(header.get("BodyPartExamined") or "")):
+            raise DataError(f"{fault}; --view and --body-part say what to take")
+        _measure(_stored(path), case)
+    except DataError as error:
+        case.faults.append(str(error))
+    except OSError as error:
+        case.faults.append(f"unreadable ({error.strerror or error})")
+    except MemoryError:
+        case.faults.append("does not fit into memory; prepare with fewer workers")
+    return case
+
+
+def _stored(path: Path) -> np.ndarray:
+    """Stored grey values (H, W) of an image that training will read; DataError with the reason if it would not."""
+    read, refusal = _reader()
+    try:
+        return read(path)[0]
+    except refusal as error:
+        if isinstance(error.__cause__, MemoryError):
+            raise error.__cause__ from None
+        raise DataError(str(error).replace(str(path), "").lstrip(": ")) from error
+
+
+@cache
+def _reader() -> tuple[Callable[[Path], tuple[np.ndarray, np.ndarray]], type[Exception]]:
+    """The bundle's function that reads an image, and the error with which it refuses one."""
+    folders = [folder / BUNDLE for folder in (*folders_of("bundles", "FEDMED_BUNDLES"), CHECKOUT / "bundles")]
+    root = next((folder for folder in folders if (folder / READER).is_file()), None)
+    if root is None:
+        raise DataError(f"the bundle '{BUNDLE}', whose reader is needed, is not in {folders[-1]}; install it there")
+    if str(root) not in sys.path:  # a bundle stands alone: its package is imported from its own folder
+        sys.path.insert(0, str(root))
+    readers = importlib.import_module("cxr_classifier.readers")
+    return readers.read_stored, importlib.import_module("cxr_classifier.errors").BundleInputError
+
+
+def _measure(values: np.ndarray, case: XrayCase) -> None:
+    """Set size, range, content and what is wrong with grey values (H, W)."""
+    rows, columns = case.shape = values.shape
+    if min(values.shape) < MIN_SIDE:
+        raise DataError(f"{columns}×{rows} pixels: a thumbnail; at least {MIN_SIDE} are needed")
+    case.low, case.high = int(values.min()), int(values.max())
+    if len(np.unique(values)) < 32:
+        case.notes.append("fewer than 32 grey levels: a mask, or a poor export?")
+    if max(values.shape) > 2 * min(values.shape):
+        case.notes.append("one side is more than twice the other: an image of the full spine, or a strip?")
+    case.content = content_hash(values)
+
+
+def _read_header(source: Source, case: XrayCase) -> Any:
+    """The header of a single radiograph; fills in what it says."""
+    try:
+        with quiet():
+            header = pydicom.dcmread(case.found, force=True, stop_before_pixels=True)
+    except Exception as error:  # noqa: BLE001 - a damaged file makes pydicom fail in many ways
+        raise DataError(f"damaged DICOM ({first_line(error)})") from error
+    with quiet():
+        case.modality, case.view = str(header.get("Modality") or ""), case.view or view_of(header)
+        if source.patient is None:
+            patient = str(header.get("PatientID") or "")
+            case.patient, case.patient_key = pseudonym(patient) or source.case, folded(patient)
+            case.patient_said = case.patient != source.case
+            if not case.patient_said:
+                case.notes.append("no PatientID; counted as a separate patient")
+    if case.modality and case.modality not in MODALITIES:
+        raise DataError(f"DICOM modality is {case.modality}, not {' or '.join(MODALITIES)}")
+    return header

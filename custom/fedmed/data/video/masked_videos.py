@@ -1,7 +1,8 @@
 """A site's videos with masks of some of their frames."""
 
+import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +12,19 @@ from torch import Tensor
 
 from fedmed.data.datalist import load_datalist
 from fedmed.data.entry_forms import Video
-from fedmed.data.video.checked_masks import check_masks
 from fedmed.data.video.clip_loader import ClipDataset, PreparedVideos, batches_of
 from fedmed.data.video.clip_plan import ClipRule, Clips, joined
-from fedmed.data.video.frame_masks import FrameMasks
+from fedmed.data.video.frame_masks import FrameMasks, picture
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.mask_rates import better_rate
 from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError
+from fedmed.files import write_atomically
 from fedmed.seeds import derive_seed
 
 log = logging.getLogger("fedmed.data")
-
 _TOLD: set[tuple[Path, float | None]] = set()  # of what was left out; videos are opened anew in each round
+SUFFIX = ".masks"
 
 
 class MaskedVideos(PreparedVideos):
@@ -126,3 +127,62 @@ def masked_clip_loader(
     rngs = (np.random.default_rng(derive_seed(seed, "order of masks", n)) for n in range(-(-count // len(clips))))
     order = np.concatenate([rng.permutation(len(clips)) for rng in rngs])[:count]
     return batches_of(MaskedClips(prepared, clips.take(order)), batch_size, num_workers)
+
+
+def check_masks(masks: FrameMasks, files: Collection[Path], video: StoredVideo) -> None:
+    """Read masks of a prepared video, and note beside its frames that they are right, so that it happens once.
+
+    The note holds for these files, their sizes and times of change: another mask is read with all the others.
+
+    Raises:
+        DataError: see :meth:`fedmed.data.video.frame_masks.FrameMasks.check`.
+    """
+    note = video.path.with_name(f"{_digest(masks, files, video)}{SUFFIX}")
+    if note.is_file():
+        return
+    for path in files:
+        masks.check(path, video)
+    try:
+        write_atomically(note, lambda stream: stream.write(b""))
+    except OSError as error:
+        log.warning("%s cannot be written (%s); the masks are looked at each time", note, error)
+
+
+def _digest(masks: FrameMasks, files: Collection[Path], video: StoredVideo) -> str:
+    digest = hashlib.sha256(f"{sorted(masks.values)} {video.facts['source_sizes']}".encode())
+    for path in sorted(files):
+        try:
+            facts = path.stat()
+        except OSError as error:
+            raise DataError(f"{path}: the mask cannot be read ({error.strerror}); restore it") from error
+        known = f"\0{path.absolute()}\0{facts.st_size} {facts.st_mtime_ns}"
+        digest.update(known.encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+class SyntheticImages(MaskedVideos):
+    """The folders of single pictures of a list, prepared, with their masks; every picture is taken once.
+
+    ``masked_clip_loader(images, ClipRule("history", k), …)`` gives batches with ``image`` (B, k, 3, H, W), uint8, a
+    picture k times, and ``labels`` (B, 1, H, W), int64.
+
+    The arguments are those of :class:`fedmed.data.video.masked_videos.MaskedVideos`; the rate does not matter.
+
+    Raises:
+        DataError: as :class:`MaskedVideos`; an entry is a video; or no mask shows an instrument.
+    """
+
+    def check(self, source: str, classes: Sequence[str]) -> None:
+        for video in self.videos:
+            if not video.facts.get("single"):
+                raise DataError(
+                    f"{video.source}: is a video, and single pictures are needed; list folders with pictures.csv, as "
+                    "scripts/prepare_video.py --layout pictures makes them"
+                )
+        if not any(picture(file).any() for files in self.files for file in files.values()):
+            count = sum(map(len, self.files))
+            raise DataError(
+                f"{source}: none of its {count} masks shows an instrument ({', '.join(classes)}); a model "
+                "learns nothing from them: use other pictures, or say which values are instruments when they are "
+                "prepared"
+            )

@@ -15,8 +15,7 @@ from fedmed.methods.declarations import (
     Role,
     Scalar,
 )
-from fedmed.methods.guard import Guard
-from fedmed.methods.guard_pseudo_labels import FRACTION, PseudoLabelGuard
+from fedmed.methods.guard import FRACTION, Guard, PseudoLabelGuard
 from fedmed.methods.method import MEAN, Method
 
 SERVER = "to the server"

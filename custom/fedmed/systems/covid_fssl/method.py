@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from fedmed.methods.declarations import EVALUATED, LOSS, OWN_PREDICTIONS, SUPERVISED, UNLABELLED, Role, Scalar
-from fedmed.methods.guard import Guard
-from fedmed.methods.guard_pseudo_labels import FRACTION, PseudoLabelGuard
+from fedmed.methods.guard import FRACTION, Guard, PseudoLabelGuard
 from fedmed.methods.method import MEAN, Method
 
 ADVICE = (

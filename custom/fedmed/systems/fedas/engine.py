@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from fedmed.errors import FedMedError
 from fedmed.in_range import in_range
+from fedmed.systems.fedas.method import TRACE
 from fedmed.training.corrections.correction import Correction, Parameters, RoundStart, check_kept
 from fedmed.training.trainer import plain_batch
 
 log = logging.getLogger("fedmed.site")
 LEAST = 1e-12  # a weight must be above 0, and a model that fits all labels has no gradient
-TRACE = "fim_trace"  # the trace of a site's Fisher information, as it is sent
 
 
 class PrototypeAlignment(Correction):

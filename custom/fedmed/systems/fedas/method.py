@@ -8,8 +8,8 @@ from fedmed.in_range import in_range
 from fedmed.methods.declarations import LOSS, WITH_UPDATE, BesideModel, Role, Scalar
 from fedmed.methods.method import MEAN, Method
 from fedmed.methods.private_group import private_roles, said_elsewhere, what_stays
-from fedmed.systems.fedas.engine import TRACE
 
+TRACE = "fim_trace"  # the trace of a site's Fisher information, as it is sent
 TRACE_TELLS = (
     "How far the site's training images and labels would still move the model, the sum of its squared gradients over "
     "them: it grows with the number of images and with how poorly the model fits them, and tells nothing of one image."

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
-from fedmed.data.spread import spread
+from fedmed.data.listed_images import plain, spread
 from fedmed.training.corrections.correction import Images
-from fedmed.training.trainer import plain
 
 OTHERS = "others"  # name under which a site gets what the others told
 MOST = 500  # images that are looked at, evenly spread over the list
