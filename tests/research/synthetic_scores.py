@@ -103,7 +103,7 @@ def image_claims():
         return {"better": better, "worse": worse, "protocol": "linear", "fractions": list(fractions), **more}
 
     def about_rounds(kind, **own):
-        return {"path": f"research.runner.round_claims.{kind}", **own}
+        return {"path": f"research.tables.fedmoco.{kind}", **own}
 
     return [
         {"id": 1, "text": "better", "holds": [line("FedMoCo", "random", (0.1, 1.0), scores=["accuracy", "auroc"])]},
@@ -116,9 +116,9 @@ def image_claims():
             "holds": [line("FedAvg", "local", list="external", tasks=["lungs"])],
         },
         {"id": 5, "text": "not run", "holds": [line("gone", "local")]},
-        {"id": 6, "text": "slows", **about_rounds("Slows", arms=["FedMoCo", "FedAvg"], value="rsa")},
-        {"id": 7, "text": "weights", **about_rounds("NodeWeight", arms=["FedMoCo"], node=3)},
-        {"id": 8, "text": "no rounds", **about_rounds("NodeWeight", arms=["random"], node=1)},
+        {"id": 6, "text": "slows", **about_rounds("slows", arms=["FedMoCo", "FedAvg"], value="rsa")},
+        {"id": 7, "text": "weights", **about_rounds("node_weight", arms=["FedMoCo"], node=3)},
+        {"id": 8, "text": "no rounds", **about_rounds("node_weight", arms=["random"], node=1)},
         {
             "id": 9,
             "text": "fine-tuned",

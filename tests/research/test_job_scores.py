@@ -9,7 +9,7 @@ from fedmed.recovery.interrupted_workspace import records
 from research.runner.experiment_data import link_job
 from research.runner.job_scores import RUN, read_job_scores, read_rounds
 from research.runner.job_step import JobStep
-from research.runner.round_claims import read_histories
+from research.runner.round_history import read_histories
 from research.runner.score_table import joined
 
 SITES = {"a": "supervised", "b": "evaluate"}

@@ -78,7 +78,7 @@ TABLE = {
     },
     "claims": [
         {"id": 1, "text": "better", "path": f"{ROOM}.patient_claims.BetterByPatients", "holds": [PAIR]},
-        {"id": 7, "text": "slower", "path": f"{ROOM}.round_claims.Slows", "arms": ["FedMoCo"], "value": "rsa"},
+        {"id": 7, "text": "slower", "path": "research.tables.fedmoco.slows", "arms": ["FedMoCo"], "value": "rsa"},
     ],
 }
 LABELS = {"north": ["normal", "bacteria", "virus"], "south": ["clear", "ill"]}

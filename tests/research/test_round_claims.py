@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 from research.runner.judgement import judge
-from research.runner.round_claims import NodeWeight, Slows
 from research.runner.score_table import score_frame
 from research.runner.yaml_models import build
+from research.tables.fedmoco import node_weight, slows
 
-SLOWS = build(Slows, {"id": 7, "text": "t", "arms": ["good"], "value": "rsa"}, "claim")
-WEIGHS = build(NodeWeight, {"id": 5, "text": "t", "arms": ["good"], "node": 1}, "claim")
+SLOWS = build(slows, {"id": 7, "text": "t", "arms": ["good"], "value": "rsa"}, "claim")
+WEIGHS = build(node_weight, {"id": 5, "text": "t", "arms": ["good"], "node": 1}, "claim")
 
 
 def history(seed, weights, rsa=None):

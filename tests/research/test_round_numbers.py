@@ -7,10 +7,10 @@ import pytest
 from fedmed.recovery.interrupted_workspace import records
 from research.runner.given_scores import given_scores
 from research.runner.job_scores import read_rounds
-from research.runner.round_numbers import RoundCosts
 from research.runner.score_table import SPEED, joined, part_of, score_frame, write_scores
 from research.runner.table_claim import Evidence
 from research.runner.table_layout import ShownArm, ShownTable
+from research.tables.fedst import round_costs
 
 MEGABYTE = 1_000_000
 
@@ -40,7 +40,7 @@ def costs(*frames, arm="Local"):
     """Head of a column -> number, of an arm's row."""
     frame = joined([frame.assign(arm=arm) for frame in frames])
     shown = ShownTable("made up", [ShownArm(arm)], [], Evidence(frame, {}, {}))
-    contents = RoundCosts().contents(shown)
+    contents = round_costs().contents(shown)
     numbers = next(line for line in contents["table.md"].decode().splitlines() if line.startswith(f"| {arm} |"))
     return [part.strip() for part in numbers.strip("|").split("|")][1:]
 

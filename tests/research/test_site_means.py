@@ -1,10 +1,10 @@
 import pandas as pd
 import pytest
 
-from research.runner.gap_claims import FallsElsewhere
 from research.runner.score_table import SENT, joined, score_frame
 from research.runner.site_scores import in_columns, pooled_f1
 from research.runner.yaml_models import build
+from research.tables.fedcy import falls_elsewhere
 
 
 def sent(site, counts, seed=0):
@@ -47,7 +47,7 @@ def test_a_test_over_the_cases_of_several_sites(runs, evidence, case_claim):
 
 
 def test_a_model_falls_elsewhere(runs, evidence):
-    claim = build(FallsElsewhere, {"id": 1, "text": "t", "arm": "a", "home": ["site_1"], "away": ["site_2"]}, "claim")
+    claim = build(falls_elsewhere, {"id": 1, "text": "t", "arm": "a", "home": ["site_1"], "away": ["site_2"]}, "claim")
     home, away = [[0.8, 0.9, 0.7, 0.85]] * 2, [[0.1, 0.2, 0.15, 0.3]] * 2
     [found] = claim.findings(evidence(runs("a", home), runs("a", away, "site_2")))
     assert found.p == pytest.approx(2 / 70), "twice 1 / (8 over 4): all of one above all of the other"

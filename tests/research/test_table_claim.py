@@ -2,8 +2,8 @@ import pytest
 import yaml
 
 from fedmed.errors import JobError
-from research.runner.round_claims import Slows
 from research.runner.table_claim import read_claims
+from research.tables.fedmoco import slows
 
 CASES = "research.runner.case_claims.BetterByCases"
 PATIENTS = "research.runner.patient_claims.BetterByPatients"
@@ -19,7 +19,7 @@ YAML = """
   - {better: P, worse: N, sites: [site_1], list: valid, model: selected}
 - id: slow
   text: Learning slows down
-  path: research.runner.round_claims.Slows
+  path: research.tables.fedmoco.slows
   arms: [P]
   value: rsa
 """
@@ -47,7 +47,7 @@ def test_claims_are_read():
     first, second, third = read(yaml.safe_load(YAML))
     assert first.holds[0].sites == SITES and (first.holds[0].list, first.holds[0].model) == ("test", "last")
     assert second.report and (second.holds[0].list, second.holds[0].model) == ("valid", "selected")
-    assert isinstance(third, Slows) and third.uses() == {"arm": ["P"]}
+    assert isinstance(third, slows) and third.uses() == {"arm": ["P"]}
     assert read([]) == []
 
 
@@ -73,7 +73,7 @@ def test_claims_are_read():
         ([claim(holds=[line(sites=["site_1", "site_4"])])], "claim 1: 'site_4' is not a site; there are: site_1"),
         ([by_patients(scores=["auroc"])], "claim 1: 'auroc' is not a score; there are: dice"),
         ([by_patients(fractions=[0])], "entry 1 of 'fractions' of entry 1 of 'holds' is 0"),
-        ([{**claim(), "path": "research.runner.round_claims.NodeWeight", "arms": ["P"], "node": 0}], "'node' is 0"),
+        ([{**claim(), "path": "research.tables.fedmoco.node_weight", "arms": ["P"], "node": 0}], "'node' is 0"),
         ([claim(path="research.runner.table_claim.Evidence")], "is not a kind of"),
     ],
 )
