@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How the test scores of a job's model rise with its rounds, at every site, as a CSV.
 
-    python benchmarks/learning_curve.py curve.csv jobs/phases_fullsup --every 5 --seeds 0 1
+    python benchmarks/learning_curve.py curve.csv studies/phases_fullsup.yaml --every 5 --seeds 0 1
     python benchmarks/learning_curve.py curve.csv jobs/phases_fedcy --set rounds=100 --workspace runs/curve
 
 Runs the job in one process and on one thread. Every so many rounds each site scores the model that it has just

@@ -5,9 +5,10 @@
     python benchmarks/model_digests.py after.json       # on the new one
     diff before.json after.json
 
-Runs each job of jobs/ for two or three rounds with tiny images, in one process and on one thread, and the same with its
-controls where it has some: about seven minutes on one core. Writes SHA-256 of the models, the sites' weights in each
-round, their scalars and scores. Compare on one machine: another processor may round differently.
+Runs each job of jobs/ and each study of studies/ for two or three rounds with tiny images, in one process and on one
+thread, and the same with its controls where it has some: about seven minutes on one core. Writes SHA-256 of the models,
+the sites' weights in each round, their scalars and scores. Compare on one machine: another processor may round
+differently.
 """
 
 import argparse
@@ -32,7 +33,7 @@ from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.settings.site import SiteConfig, load_file
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-JOBS, SITES = CHECKOUT / "jobs", CHECKOUT / "site_configs/demo"
+JOBS, STUDIES, SITES = CHECKOUT / "jobs", CHECKOUT / "studies", CHECKOUT / "site_configs/demo"
 CT = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
 LARGE = {**CT, "patch_size": [128, 128, 32], "window_size": [128, 128, 32]}  # the smallest that AHNet takes
 XRAY = {"batch_size": 8, "image_size": 48}
@@ -65,9 +66,14 @@ STARTS = {  # job -> that whose model it begins with; others with a checkpoint: 
 
 
 def in_order() -> list[str]:
-    """Names of all jobs; those that begin with another's model come after it."""
-    names = sorted(path.name for path in JOBS.iterdir())
-    return sorted(names, key=lambda name: read_job(JOBS / name).study.checkpoint is not None)
+    """Names of all jobs and studies; those that begin with another's model come after it."""
+    names = sorted([path.name for path in JOBS.iterdir()] + [path.stem for path in STUDIES.iterdir()])
+    return sorted(names, key=lambda name: read_job(place(name)).study.checkpoint is not None)
+
+
+def place(name: str) -> Path:
+    """The folder of a job, or the file of a study."""
+    return JOBS / name if (JOBS / name).is_dir() else STUDIES / f"{name}.yaml"
 
 
 def site(name: str, kind: str, job: Job, folder: Path) -> SiteConfig:
@@ -87,7 +93,7 @@ def site(name: str, kind: str, job: Job, folder: Path) -> SiteConfig:
 
 def tiny_job(name: str, folder: Path) -> Job:
     """A job with two or three rounds of a step or a pass."""
-    job = read_job(JOBS / name)
+    job = read_job(place(name))
     study = job.study
     late = study.warm_start.rounds > 0
     warm = study.warm_start.model_dump(exclude_none=True) | {"rounds": int(late)}

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Run a job in NVIDIA FLARE's simulator and show its progress.
+"""Run a job or a study in NVIDIA FLARE's simulator and show its progress.
 
     python scripts/simulate.py jobs/covid_fssl
     python scripts/simulate.py jobs/covid_fssl --workspace runs/first --threads 2
+    python scripts/simulate.py studies/tools_fedprox.yaml
     python scripts/simulate.py jobs/covid_fssl --resume
     python scripts/simulate.py jobs/cxr_linear --models runs/pretraining
     python scripts/simulate.py jobs/covid_fssl --control
@@ -40,7 +41,7 @@ import psutil
 from rich.console import Console
 from rich.live import Live
 
-from fedmed.checks.simulated_job import check_workspace, for_simulator, job_sites
+from fedmed.checks.simulated_job import check_workspace, for_simulator, job_sites, packaged
 from fedmed.errors import FedMedError, JobError
 from fedmed.files import RESUME_ROOT, SHARED_ROUNDS, absolute_places, private_files
 from fedmed.interrupts import endings_as_ctrl_c
@@ -202,11 +203,17 @@ class Options:
 
 
 def simulate(job: Path, workspace: Path, options: Options) -> int:
-    """Run a job, and its controls if they are asked for, and report it; return the exit code.
+    """Run a job or a study, and its controls if they are asked for, and report it; return the exit code.
 
     Raises:
-        FedMedError: the job cannot be started.
+        FedMedError: it cannot be started.
     """
+    with tempfile.TemporaryDirectory(prefix="fedmed-simulate-") as scratch:
+        return simulate_folder(packaged(job, Path(scratch)), workspace, options, Path(scratch))
+
+
+def simulate_folder(job: Path, workspace: Path, options: Options, scratch: Path) -> int:
+    """As :func:`simulate`, of a job folder; ``scratch`` is a folder for what is made on the way."""
     sites, threads = job_sites(job), options.threads
     check_workspace(workspace, job)
     if threads is not None and not 1 <= threads <= len(sites):
@@ -215,11 +222,11 @@ def simulate(job: Path, workspace: Path, options: Options) -> int:
         from fedmed.checks.control_check import check_study
 
         check_study(job)
-    with owned(workspace) as lock, tempfile.TemporaryDirectory(prefix="fedmed-simulate-") as scratch:
+    with owned(workspace) as lock:
         options = replace(options, lock=lock)
         if options.control:
-            return simulate_all(job, workspace, options, Path(scratch))
-        return simulate_one(job, workspace, options, Path(scratch)) or report(workspace)
+            return simulate_all(job, workspace, options, scratch)
+        return simulate_one(job, workspace, options, scratch) or report(workspace)
 
 
 def simulate_all(job: Path, workspace: Path, options: Options, scratch: Path) -> int:
@@ -398,7 +405,7 @@ def hint(workspace: Path) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line, run, and turn errors into words and an exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("job", metavar="JOB", type=Path, help="job folder, such as jobs/covid_fssl")
+    parser.add_argument("job", metavar="JOB", type=Path, help="job folder, such as jobs/covid_fssl, or a study's file")
     parser.add_argument("--workspace", metavar="WS", type=Path, default=Path("simulator_workspace"), help="run folder")
     parser.add_argument(
         "--models",

@@ -8,7 +8,7 @@ the path or URL of the schema:
 
     # yaml-language-server: $schema=/path/to/FedMed/docs/schema/site.json
 
-docs/jobs.md is the table of all jobs: what the first lines of each study say, and its sites, rounds and steps.
+docs/jobs.md is the table of all jobs and studies: what the first lines of each say, and its sites, rounds and steps.
 """
 
 import _environment  # noqa: F401 - first, since it says what to do outside of .venv
@@ -30,13 +30,14 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 MODELS: dict[str, type[BaseModel]] = {"site": SiteFile, "server": ServerFile, "project": ProjectFile, "study": Study}
 ROLES = {"supervised": "with labels", "unsupervised": "without", "evaluate": "only scored"}
 HEAD = """\
-# All jobs
+# All jobs and studies
 
-Each is a folder of `jobs/`: run it with `scripts/simulate.py jobs/NAME` or `nvflare simulator jobs/NAME`. Those that
-end in `_paper` have the published network and schedule and need a GPU; the others end on two CPU cores in minutes, on
-made-up hospitals. What a job is stands in the first lines of its study; [methods](methods/) and
-[algorithms](algorithms.md) say
-more. `scripts/write_docs.py` writes this page.
+A folder of `jobs/` is a job of NVIDIA FLARE: run it with `scripts/simulate.py jobs/NAME` or `nvflare simulator
+jobs/NAME`. A file of `studies/` is the study alone: `scripts/simulate.py studies/NAME.yaml` runs it, as it runs your
+own, and `scripts/package_job.py studies/NAME.yaml JOB` writes the job folder. Those that end in `_paper` have the
+published network and schedule and need a GPU; the others end on two CPU cores in minutes, on made-up hospitals. What
+each is stands in its first lines; [methods](methods/) and [algorithms](algorithms.md) say more.
+`scripts/write_docs.py` writes this page.
 """
 
 
@@ -48,17 +49,19 @@ def schemas() -> dict[str, str]:
     return {name: text.replace("``", "`") for name, text in texts.items()}  # editors show Markdown
 
 
-def jobs_page(folder: Path = CHECKOUT / "jobs") -> str:
-    """Return the page of all jobs of a folder, a table for each bundle."""
-    from fedmed.jobs.job_folder import read_app  # loads MONAI, for which --help does not wait
+def jobs_page(checkout: Path = CHECKOUT) -> str:
+    """Return the page of all jobs and studies, a table for each bundle."""
+    from fedmed.jobs.job_folder import read_job  # loads MONAI, for which --help does not wait
 
-    apps = sorted(folder.glob("*/app_server"))
+    paths = [*sorted((checkout / "jobs").iterdir()), *sorted((checkout / "studies").glob("*.yaml"))]
     rows = sorted(
-        (job.study.bundle, app.parent.name, _row(job.study, job.text)) for app in apps if (job := read_app(app))
+        (job.study.bundle, path.relative_to(checkout).as_posix(), _row(job.study, job.text))
+        for path in paths
+        if (job := read_job(path))
     )
     text = HEAD
     for bundle, of_bundle in groupby(rows, key=lambda row: row[0]):
-        text += f"\n## [{bundle}](../bundles/{bundle}/docs/README.md)\n\n| job | what | sites | length |\n"
+        text += f"\n## [{bundle}](../bundles/{bundle}/docs/README.md)\n\n| run | what | sites | length |\n"
         text += "|---|---|---|---|\n"
         text += "".join(f"| `{name}` | {cells} |\n" for _, name, cells in of_bundle)
     return text

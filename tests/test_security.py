@@ -184,11 +184,11 @@ def test_no_bundle_runs_what_it_reads():
 
 
 def test_jobs_hold_plain_values_and_name_classes_of_fedmed_and_nvflare_alone():
-    found = configs("jobs/*/app_*/config/*")
+    found = configs("jobs/*/app_*/config/*") | configs("studies/*.yaml")
     assert found
     for path, config in found.items():
         assert not [text for text in texts(config) if text.lstrip().startswith(("$", "@", "%"))], path
-        study = path.name == "study.yaml"  # it names its method, and may name a rule
+        study = path.suffix == ".yaml"  # it names its method, and may name a rule
         named = re.findall(r'"(?:path|class_path)": "([^"]+)"', json.dumps(config))
         rooms = (
             ("fedmed.methods.", "fedmed.systems.", "fedmed.aggregation.") if study else ("fedmed.flare.", "nvflare.")

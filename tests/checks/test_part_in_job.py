@@ -7,12 +7,10 @@ from fedmed.checks.part_in_job import find_work
 from fedmed.errors import JobError
 
 
-def test_a_study_is_not_taken_for_a_job(tmp_path):
-    (tmp_path / "study.yaml").touch()
-    with pytest.raises(
-        JobError, match=r"study.yaml is a file, not a job folder; .* scripts/package_job.py .*study.yaml JOB"
-    ):
-        find_work(str(tmp_path / "study.yaml"), "a")
+def test_a_study_is_taken_as_its_job_is(tiny_job):
+    study = next(tiny_job().glob("*/config/study.yaml"))
+    work = find_work(str(study), "ct_east")
+    assert (work.name, work.role) == ("tiny", "unsupervised")
 
 
 def test_a_site_is_found_by_its_name(tiny_job):

@@ -20,7 +20,7 @@ from fedmed.recovery.model_store import ModelStore
 from fedmed_demo import demo_site
 
 pytestmark = pytest.mark.slow
-JOB = Path(__file__).resolve().parents[2] / "jobs/phases_tecno"
+JOB = Path(__file__).resolve().parents[2] / "studies/phases_tecno.yaml"
 SIZE = {"image_size": [24, 32]}
 ROLES = {"lap_harbor": "supervised", "lap_bay": "supervised", "lap_isle": "evaluate"}
 STATE = "simulate_job/fedmed/state/round_1.pt"

@@ -23,8 +23,8 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.sheet import html
 from fedmed.settings.site import load_file
+from tests.shipped import shipped
 
-JOBS = Path(__file__).resolve().parents[2] / "jobs"
 SMALL_BUNDLE = Path(__file__).resolve().parents[1] / "federation" / "small_bundle"
 FEDAVG = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}
 STUDY = {"name": "x", "bundle": "surgical_tool_classification", "method": FEDAVG, "sites": {"a": "supervised"},
@@ -45,12 +45,12 @@ def test_the_algorithms_that_there_are():
         assert kind.title and kind.source and Bundle("cxr_classification", overlays).overlays == overlays
 
 
-@pytest.mark.parametrize("name", [name for name in algorithms() if (JOBS / f"tools_{name}").is_dir()])
+@pytest.mark.parametrize("name", [name for name in algorithms() if shipped(f"tools_{name}").is_file()])
 def test_a_job_of_each_trains(name, allow_extras, tmp_path):
     """One round at two hospitals; a second round would begin with what the first left."""
     allow_extras("amplitude", "control_difference")
-    job = read_job(JOBS / f"tools_{name}")
-    plain = read_job(JOBS / "tools_fedavg")
+    job = read_job(shipped(f"tools_{name}"))
+    plain = read_job(shipped("tools_fedavg"))
     assert job.study.sites == plain.study.sites
     assert job.clients["lap_cho1"]["overlays"][2:] == ([] if name == "fedbn" else [name])
     small = job.changed({"sites": TWO, "rounds": 1, "epochs": 0.5, "overrides": SMALL})
@@ -74,7 +74,7 @@ def test_each_site_is_scored_with_its_own_layers_and_one_that_never_trains_says_
     name, private, tiny_site_configs, tmp_path
 ):
     """In the demo's network GroupNorm layers are those that FedBN keeps at the sites: 20 layers with 40 tensors."""
-    job = read_job(JOBS / f"tools_{name}")
+    job = read_job(shipped(f"tools_{name}"))
     sites = {"lap_hei1": "supervised", "lap_hei2": "evaluate"}
     small = {role: SMALL["supervised"] for role in set(sites.values())}
     job = job.changed({"sites": sites, "rounds": 1, "epochs": 0.5, "overrides": small})
@@ -191,7 +191,7 @@ def test_server_and_sites_get_the_same_strength_and_a_step_of_the_study_follows(
     scaffold = load_rule(rule_spec(made("scaffold", server_step="sgd").aggregator))
     assert scaffold.mean.weighting.kind == "uniform" and scaffold.mean.step.rate == 1.0
     assert load_rule(rule_spec(made("fedprox", server_step=then).aggregator)).step.rate == 0.5
-    assert load_rule(rule_spec(read_job(JOBS / "tools_feddyn_adamw").aggregator)).step.then.rate == 1e-3
+    assert load_rule(rule_spec(read_job(shipped("tools_feddyn_adamw")).aggregator)).step.then.rate == 1e-3
 
 
 def test_who_asks_the_method_hears_of_the_algorithm_too():

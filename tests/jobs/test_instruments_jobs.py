@@ -4,7 +4,6 @@ import importlib
 import io
 import json
 from dataclasses import asdict, is_dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,8 +19,8 @@ from fedmed.federation.server_training import ServerTraining
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_file
+from tests.shipped import shipped
 
-JOBS = Path(__file__).resolve().parents[2] / "jobs"
 BUNDLE, BEST = "instrument_segmentation", "best_FL_global_model.pt"
 TRAINING = ["inst_hyst", "inst_nephro1", "inst_nephro2", "inst_prostate"]
 SINGLE = ("fedavg", "fedrep", "feddp", "fedas", "fedld", "synthetic_finetune", "synthetic_mixed")
@@ -32,7 +31,7 @@ SMALL = {"sites": ROLES, "rounds": 2, "steps": 2, "overrides": {"supervised": SI
 
 @pytest.mark.parametrize("name", [*SINGLE, "fedst"])
 def test_four_hospitals_train_and_a_fifth_is_scored(name):
-    job = read_job(JOBS / f"instruments_{name}")
+    job = read_job(shipped(f"instruments_{name}"))
     assert job.controller["sites"] == {**dict.fromkeys(TRAINING, "supervised"), "inst_lobe": "evaluate"}
     assert job.persistor["checkpoint"] == BEST and "demo" in job.study.overlays
     assert ("single_frame" in job.study.overlays) is (name != "fedst"), "rivals see one frame"
@@ -40,9 +39,9 @@ def test_four_hospitals_train_and_a_fifth_is_scored(name):
 
 
 def test_a_hospital_alone_and_the_videos_of_all_in_one_place_are_trained_as_the_federation_is():
-    together = read_job(JOBS / "instruments_fedavg").study
+    together = read_job(shipped("instruments_fedavg")).study
     for name, trains, steps in (("local", "inst_nephro1", 100), ("pooled", "inst_pooled", 400)):
-        study = read_job(JOBS / f"instruments_{name}").study
+        study = read_job(shipped(f"instruments_{name}")).study
         assert study.of_role("supervised") == [trains] and study.sites["inst_lobe"] == "evaluate"
         assert (study.rounds, study.steps, study.checkpoint) == (together.rounds, steps, BEST)
         assert (study.overlays, study.method) == (together.overlays, together.method)
@@ -53,23 +52,23 @@ def test_a_hospital_alone_and_the_videos_of_all_in_one_place_are_trained_as_the_
 def test_what_stays_at_the_sites():
     expected = {"fedst": "encoder_q", "feddp": "encoder_q", "fedas": "head", "fedrep": "decoder", "fedavg": "full"}
     for name, group in expected.items():
-        job = read_job(JOBS / f"instruments_{name}")
+        job = read_job(shipped(f"instruments_{name}"))
         assert group in str(job.aggregator["sharing"]), name
         assert (job.study.release_from == "all") is (group != "full"), "or the unseen hospital cannot be scored"
 
 
 def test_the_pre_training_is_of_made_up_pictures_alone():
-    job = read_job(JOBS / "instruments_pretraining")
+    job = read_job(shipped("instruments_pretraining"))
     assert job.controller["sites"] == {"inst_simulator": "supervised"} and "checkpoint" not in job.persistor
-    assert job.study.overlays == read_job(JOBS / "instruments_fedavg").study.overlays
+    assert job.study.overlays == read_job(shipped("instruments_fedavg")).study.overlays
 
 
 def test_the_published_job(tmp_path, monkeypatch):
     """It starts from the pre-training that its comment names, though the server knows no site's words."""
-    job = read_job(JOBS / "instruments_fedst_paper")
+    job = read_job(shipped("instruments_fedst_paper"))
     study = job.study
     assert (study.rounds, study.steps, study.select, study.overlays, study.overrides) == (300, 100, "last", [], {})
-    earlier = read_job(JOBS / "instruments_pretraining_paper").persistor
+    earlier = read_job(shipped("instruments_pretraining_paper")).persistor
     assert earlier["encoder"] == "pvt_v2_b0.pth", "from ImageNet's weights, which are not at hand here"
     before = ModelStore.from_args({**earlier, "encoder": None}, tmp_path).initial
     torch.save({"model": before, "meta": {}}, tmp_path / BEST)
@@ -122,7 +121,7 @@ def never_sent():
 @pytest.fixture(scope="module")
 def run(place, sites, passed, never_sent):
     """Workspace of two rounds."""
-    job = read_job(JOBS / "instruments_fedst")
+    job = read_job(shipped("instruments_fedst"))
     method = {**job.study.method.model_dump(), "args": {"server_steps": 3}}
     job = write_job(job.changed({**SMALL, "method": method}), place / "job")
     with pytest.MonkeyPatch.context() as patch:
@@ -231,7 +230,7 @@ def test_the_same_seed_gives_the_same_result(run, place, sites):
 
 def test_what_was_trained_in_one_place_is_tested_at_a_hospital_that_took_no_part(place, tmp_path):
     shown = {"inst_pooled": "supervised", "inst_lobe": "evaluate"}
-    write_job(read_job(JOBS / "instruments_pooled").changed({**SMALL, "sites": shown, "rounds": 1}), tmp_path / "job")
+    write_job(read_job(shipped("instruments_pooled")).changed({**SMALL, "sites": shown, "rounds": 1}), tmp_path / "job")
     run_job(tmp_path / "job", tmp_path / "ws", {site: settings_of(site, tmp_path) for site in shown})
     tested = json.loads(server_file(tmp_path / "ws", "fedmed/result.json").read_text())["test"]
     assert tested["inst_pooled"] == {"n_cases": 0} and 0 <= tested["inst_lobe"]["dice_mean"] <= 1
@@ -242,7 +241,7 @@ def test_hospitals_say_what_they_are_and_an_unseen_one_gets_a_model_of_its_own_w
     overrides = {role: {**SIZE, "indicator": "file"} for role in ("supervised", "evaluate")}
     trains = {"inst_nephro1": "supervised", "inst_lobe": "evaluate"}
     fewer = {**SMALL, "sites": trains, "overrides": overrides, "rounds": 1, "release_keep": True}
-    write_job(read_job(JOBS / "instruments_fedst").changed(fewer), tmp_path / "job")
+    write_job(read_job(shipped("instruments_fedst")).changed(fewer), tmp_path / "job")
     words = {"procedure": "lobectomy", "indicator_path": "indicator.txt"}
     sites = {site: settings_of(site, tmp_path, words=words) for site in trains}
     run_job(tmp_path / "job", tmp_path / "ws", sites)

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +17,8 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import write_report
 from fedmed.reports.run_report import report_of
 from fedmed.settings.site import load_site
+from tests.shipped import shipped
 
-JOBS = Path(__file__).resolve().parents[2] / "jobs"
 SITES = {"lap_harbor": "supervised", "lap_bay": "unsupervised", "lap_cliff": "unsupervised", "lap_isle": "evaluate"}
 FOUR = dict.fromkeys(("lap_bay", "lap_cliff", "lap_dune", "lap_fjord"), "unsupervised")
 TRAINED = ("supervised", "unsupervised")
@@ -35,19 +34,19 @@ RECORDS = "server/simulate_job/fedmed"
     ],
 )
 def test_one_hospital_with_labels_and_others_without(name, sites, overlays):
-    job = read_job(JOBS / name)
+    job = read_job(shipped(name))
     assert job.controller["sites"] == dict(sorted(sites.items())) and job.study.epochs == 1
     rate = ["one_cycle"] if name == "phases_fedcy" else []
     assert job.clients["lap_harbor"]["overlays"] == [*overlays, *rate, "guided"]
     assert job.clients["lap_bay"]["overlays"] == [*overlays, "cycle"]
     assert job.aggregator["weighting"] == "samples" and job.aggregator["sends"] == {"unsupervised": "head"}
-    assert "\nbuffers: " in (JOBS / name / "app_server/config/study.yaml").read_text(), "named, not by habit"
+    assert "\nbuffers: " in job.text, "named, not by habit"
     assert (Bundle(job.study.bundle, overlays).parser()["groups"] is None) == ("groupnorm" not in overlays)
 
 
 @pytest.mark.parametrize("name", ["phases_fedcy", "phases_fedmatch", "phases_feduda", "phases_fedfixmatch"])
 def test_labels_teach_first_and_statistics_stay_at_home(name):
-    study = read_job(JOBS / name).study
+    study = read_job(shipped(name)).study
     assert study.warm_start.rounds >= study.rounds // 3 and study.buffers == {"unsupervised": "local"}
     assert study.select == "mean", "validation, which knows nothing of the others' gain, would choose the warm start"
     assert study.role_overlays == {"supervised": ["one_cycle"]}
@@ -57,13 +56,13 @@ def test_labels_teach_first_and_statistics_stay_at_home(name):
 
 @pytest.mark.parametrize("name", ["phases_fedcy_paper", "phases_fedcy_gn"])
 def test_the_papers_setting_has_neither(name):
-    study = read_job(JOBS / name).study
+    study = read_job(shipped(name)).study
     assert study.warm_start.rounds == 0 and study.buffers == "average" and study.select == "best"
 
 
 def test_the_published_job():
     """The values of Kassem et al. 2023, Section IV."""
-    job = read_job(JOBS / "phases_fedcy_paper")
+    job = read_job(shipped("phases_fedcy_paper"))
     study = job.study
     assert (study.min_rounds, study.patience, study.select) == (6, 3, "best")
     assert study.encoder == "resnet50-0676ba61.pth" and not study.overrides
@@ -90,7 +89,7 @@ def small(job, tiny_phases):
 def workspace(tiny_site_configs, tiny_phases, tmp_path_factory):
     """One round of the job on the tiny hospitals."""
     folder = tmp_path_factory.mktemp("phases")
-    run_job(write_job(small(read_job(JOBS / "phases_fedcy"), tiny_phases), folder / "job"), folder / "ws")
+    run_job(write_job(small(read_job(shipped("phases_fedcy")), tiny_phases), folder / "job"), folder / "ws")
     return folder / "ws"
 
 
@@ -103,14 +102,14 @@ def test_one_round(workspace):
 
 def test_a_round_with_groupnorm(tiny_site_configs, tiny_phases, tmp_path):
     server = run_job(
-        write_job(small(read_job(JOBS / "phases_fedcy_gn"), tiny_phases), tmp_path / "job"), tmp_path / "ws"
+        write_job(small(read_job(shipped("phases_fedcy_gn")), tiny_phases), tmp_path / "job"), tmp_path / "ws"
     )
     assert not any("running" in name for name in server.tensors)
 
 
 def test_a_round_of_the_published_job_with_a_narrow_network(tiny_site_configs, tiny_phases, tmp_path, fedmed_home):
     """From a file of weights with such a network's names, as torchvision would write them."""
-    job = read_job(JOBS / "phases_fedcy_paper")
+    job = read_job(shipped("phases_fedcy_paper"))
     made = dict(Bundle(job.study.bundle, ["demo"]).parser()["network_def"])
     narrow = {name: made[name] for name in ("layers", "widths", "block", "stem_pool")}
     network = importlib.import_module("surgical_phase.phase_net").PhaseNet(6, **narrow)
@@ -125,7 +124,7 @@ def test_a_round_of_the_published_job_with_a_narrow_network(tiny_site_configs, t
 
 
 def test_a_site_can_foresee_every_number_that_it_sends(workspace, tiny_site_configs):
-    answers = SiteAnswers(read_job(JOBS / "phases_fedcy"), load_site("lap_bay"))
+    answers = SiteAnswers(read_job(shipped("phases_fedcy")), load_site("lap_bay"))
     foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
     result = json.loads((workspace / RECORDS / "result.json").read_text())
     assert set(result["test"]["lap_bay"]) <= foreseen

@@ -1,7 +1,6 @@
 """The jobs that FedCy is compared with say what their names promise, and each runs a round on small frames."""
 
 import json
-from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -12,8 +11,8 @@ from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.reports.run_page import write_report
+from tests.shipped import CHECKOUT, shipped
 
-JOBS = Path(__file__).resolve().parents[2] / "jobs"
 OTHERS = ("lap_bay", "lap_cliff")
 RECORDS = "server/simulate_job/fedmed"
 BEST = {"select": "best"}
@@ -39,7 +38,7 @@ def one_round(tiny_site_configs, tiny_phases, tmp_path):
     """Return a function: a round of a job on small frames, with further values of roles; server, record, result."""
 
     def run(name, roles=MappingProxyType({}), folder="ws", **changes):
-        job = read_job(JOBS / name)
+        job = read_job(shipped(name))
         frames = {**tiny_phases["supervised"], "learning_rate": 1e-3}
         overrides = {role: {**frames, **roles.get(role, {})} for role in set(job.study.sites.values())}
         short = {"rounds": 1, "warm_start": {}, "role_overlays": {}} | ({} if job.study.select == "last" else BEST)
@@ -57,7 +56,7 @@ def scored(result):
 
 @pytest.mark.parametrize(("name", "others"), [("phases_fullsup", "evaluate"), ("phases_fedavg", "supervised")])
 def test_labels_at_one_hospital_and_at_all(name, others):
-    job = read_job(JOBS / name)
+    job = read_job(shipped(name))
     assert job.controller["sites"] == dict(sorted(roles("supervised", others).items())) and job.study.epochs == 1
     assert {tuple(args["overlays"]) for args in job.clients.values()} == {("demo",)}, "cross-entropy alone"
     assert job.aggregator["weighting"] == "samples"
@@ -81,7 +80,7 @@ PSEUDO = {"phases_fedfixmatch": "fixmatch", "phases_feduda": "uda", "phases_fedr
 
 @pytest.mark.parametrize(("name", "loss"), PSEUDO.items())
 def test_pseudo_labels_at_hospitals_without_labels(name, loss):
-    job, norm = read_job(JOBS / name), ["groupnorm"] if name == "phases_fedrgd" else []
+    job, norm = read_job(shipped(name)), ["groupnorm"] if name == "phases_fedrgd" else []
     assert job.controller["sites"] == dict(sorted(roles("supervised", "unsupervised").items()))
     assert job.clients["lap_harbor"]["overlays"] == ["demo", *(norm or ["one_cycle"])]
     assert job.clients["lap_bay"]["overlays"] == ["demo", *norm, "pseudo_labels", loss]
@@ -106,12 +105,12 @@ def test_a_round_with_pseudo_labels(one_round, name):
 
 
 def test_features_first_and_labels_after():
-    first, second = (read_job(JOBS / name) for name in ("phases_fedtcc", "phases_fedtcc_labels"))
+    first, second = (read_job(shipped(name)) for name in ("phases_fedtcc", "phases_fedtcc_labels"))
     assert first.controller["sites"] == dict.fromkeys(sorted((*OTHERS, "lap_harbor")), "unsupervised")
     assert {tuple(args["overlays"]) for args in first.clients.values()} == {("demo", "cycle")}
     assert first.aggregator["weighting"] == "samples" and first.aggregator["sends"] == {"unsupervised": "head"}
     assert (first.study.rounds, first.study.epochs, first.study.select, first.study.evaluate) == (30, 1, "last", False)
-    plain = read_job(JOBS / "phases_fullsup").study.model_dump()
+    plain = read_job(shipped("phases_fullsup")).study.model_dump()
     said = second.study.model_dump()
     assert {key for key, value in said.items() if value != plain[key]} == {
         "name",
@@ -138,7 +137,7 @@ def test_a_round_of_features_and_one_with_labels_from_them(one_round, tmp_path, 
 
 
 def test_weights_in_two_parts():
-    job = read_job(JOBS / "phases_fedmatch")
+    job = read_job(shipped("phases_fedmatch"))
     assert job.clients["lap_harbor"]["overlays"] == ["demo", "one_cycle", "fedmatch", "fedmatch_labelled"]
     assert job.clients["lap_bay"]["overlays"] == ["demo", "pseudo_labels", "fedmatch", "fedmatch_unlabelled"]
     assert job.clients["lap_isle"]["overlays"] == ["demo", "fedmatch"]
@@ -149,7 +148,7 @@ def test_weights_in_two_parts():
         "lap_isle": None,
     }
     for site in ("lap_bay", "lap_cliff"):
-        values = yaml.safe_load((JOBS.parent / f"site_configs/demo/{site}.yaml").read_text())
+        values = yaml.safe_load((CHECKOUT / f"site_configs/demo/{site}.yaml").read_text())
         assert values["privacy"]["allowed_extras"] == ["noise_answer"]
 
 
@@ -196,7 +195,7 @@ def test_without_leave_nothing_of_one_hospital_reaches_another(one_round, answer
 
 
 def test_the_made_up_hospitals_with_all_labels_are_the_same_ones():
-    configs = JOBS.parent / "site_configs"
+    configs = CHECKOUT / "site_configs"
     paths = sorted((configs / "demo_labelled").glob("*.yaml"))
     assert [path.stem for path in paths] == ["lap_bay", "lap_cliff", "lap_dune", "lap_fjord"], "those without labels"
     for path in paths:

@@ -11,6 +11,7 @@ from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.study import Study
 from fedmed.jobs.study_text import changed_text
+from tests.shipped import names, shipped
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TEXT = """\
@@ -35,9 +36,9 @@ def job(**changes):
     return Job.of({**yaml.safe_load(TEXT), **changes})
 
 
-@pytest.mark.parametrize("path", sorted((CHECKOUT / "jobs").iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [shipped(name) for name in names()], ids=lambda path: path.stem)
 def test_studies_of_the_repository_fit_the_schema(path):
-    jsonschema.validate(yaml.safe_load((path / "app_server/config/study.yaml").read_text()), Study.model_json_schema())
+    jsonschema.validate(yaml.safe_load(read_job(path).text), Study.model_json_schema())
 
 
 def test_every_key_is_explained():
@@ -232,7 +233,7 @@ def test_roles_that_do_not_fit_the_method():
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("os.system", "a job may not name the class 'os.system': it is not below fedmed.methods"),
+        ("os.system", "a job may not name the class 'os.system': it is not below fedmed.systems"),
         ("fedmed.flare.controller.FederationController", "a job may not name the class"),
         ("fedmed.methodsx.A", "a job may not name the class"),
         ("fedmed.methods.nothing.Method", "there is no class"),

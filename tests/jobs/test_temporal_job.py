@@ -20,7 +20,7 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.settings.site import load_file
 
-JOB = Path(__file__).resolve().parents[2] / "jobs/phases_tecno"
+JOB = Path(__file__).resolve().parents[2] / "studies/phases_tecno.yaml"
 BUNDLE, BEST = "surgical_phase_classification", "best_FL_global_model.pt"
 SIZE = {"image_size": [24, 32]}
 SMALL = {"supervised": {**SIZE, "learning_rate": 1e-3}, "evaluate": SIZE}

@@ -4,7 +4,6 @@ import csv
 import importlib
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,9 +20,9 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import write_report
 from fedmed.settings.site import load_file
 from fedmed.training.label_counts import LabelCounts
+from tests.shipped import shipped
 
-JOBS = Path(__file__).resolve().parents[2] / "jobs"
-JOB = JOBS / "tools_fedavg"
+JOB = shipped("tools_fedavg")
 RATE = 1e-2  # of the server, in the demonstration
 SITES = ["lap_cho1", "lap_cho2", "lap_cho3", "lap_hei1", "lap_hei2"]
 
@@ -38,7 +37,7 @@ SITES = ["lap_cho1", "lap_cho2", "lap_cho3", "lap_hei1", "lap_hei2"]
     ],
 )
 def test_five_hospitals_with_labels_are_averaged(name, weighting, step):
-    job = read_job(JOBS / name)
+    job = read_job(shipped(name))
     assert job.controller["sites"] == dict.fromkeys(SITES, "supervised")
     assert job.aggregator["weighting"] == weighting and job.controller["epochs"] == 1
     assert {args["bundle"] for args in job.clients.values()} == {"surgical_tool_classification"}
@@ -46,7 +45,7 @@ def test_five_hospitals_with_labels_are_averaged(name, weighting, step):
 
 
 def test_the_published_job():
-    study = read_job(JOBS / "tools_paper").study
+    study = read_job(shipped("tools_paper")).study
     assert (study.rounds, study.overlays, study.select) == (50, ["one_cycle"], "last")
     assert study.encoder == "alexnet-owt-7be5be79.pth" and not study.overrides
 
@@ -54,7 +53,7 @@ def test_the_published_job():
 @pytest.mark.parametrize("name", ["tools_fedavg_classic", "tools_fedavg_uniform", "tools_paper"])
 def test_a_round_of_the_other_jobs(name, sites, tmp_path, monkeypatch, fedmed_home):
     """With two hospitals and small frames; AlexNet with fewer features, from a file that has such ones."""
-    job = read_job(JOBS / name)
+    job = read_job(shipped(name))
     values = {"image_size": [63, 64] if job.study.encoder else [24, 32], "batch_size": 8}
     Bundle(job.study.bundle)  # from now on its package can be imported
     networks = importlib.import_module("surgical_tools.plain_networks")
@@ -88,7 +87,7 @@ def sites(tmp_path_factory):
 def workspace(sites, tmp_path_factory):
     """One round of the job on the tiny sites."""
     folder = tmp_path_factory.mktemp("tools")
-    job = shutil.copytree(JOB, folder / "tools_fedavg")
+    job = write_job(read_job(JOB), folder / "tools_fedavg")
     small = {"rounds": 1, "overrides": {"supervised": {"image_size": [24, 32], "batch_size": 8}}}
     for path in job.glob("app_*/config/study.yaml"):
         path.write_text(changed_text(path.read_text(), small))

@@ -1,8 +1,6 @@
 """FedMoCo's jobs say what their names promise, and one leads to the next."""
 
 import json
-import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,23 +14,24 @@ from fedmed.jobs.study_text import changed_text
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_file
 from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
+from tests.shipped import CHECKOUT, shipped
 
-JOBS = Path(__file__).resolve().parents[2] / "jobs"
 FEDMOCO = {"path": "fedmed.systems.fedmoco.method.FedMoCo"}
 PRETRAINING = ["cxr_fedmoco", "cxr_fedmoco_six", "cxr_fedmoco_paper", "cxr_fedavg_moco"]
 DOWNSTREAM = ["cxr_linear", "cxr_finetune"]
 
 
 @pytest.mark.parametrize("name", PRETRAINING + DOWNSTREAM)
-def test_job_is_complete(name):
-    job = read_job(JOBS / name)
+def test_job_is_complete(name, tmp_path):
+    job = read_job(shipped(name))
     assert {site: args["role"] for site, args in job.clients.items()} == job.controller["sites"]
     assert {args["bundle"] for args in job.clients.values()} == {job.persistor["bundle"]} == {"cxr_classification"}
     for args in job.clients.values():
         assert args["overlays"] == job.persistor["overlays"] and args["seed"] == job.persistor["seed"]
-    for app in json.loads((JOBS / name / "meta.json").read_text())["deploy_map"]:
-        assert (JOBS / name / app / "custom" / "README.md").is_file()
-    for path in (JOBS / name).glob("app_*/config/config_fed_client.json"):
+    folder = write_job(job, tmp_path / name)
+    for app in json.loads((folder / "meta.json").read_text())["deploy_map"]:
+        assert (folder / app / "custom" / "README.md").is_file()
+    for path in folder.glob("app_*/config/config_fed_client.json"):
         (chain,) = (config := json.loads(path.read_text()))["task_result_filters"]
         assert chain["filters"] == [{"path": "fedmed.flare.filters.SiteLimitsFilter", "args": {}}]
         assert chain["tasks"] == config["executors"][0]["tasks"]
@@ -40,7 +39,7 @@ def test_job_is_complete(name):
 
 @pytest.mark.parametrize("name", PRETRAINING)
 def test_pre_training_needs_no_labels(name):
-    job = read_job(JOBS / name)
+    job = read_job(shipped(name))
     assert set(job.controller["sites"].values()) == {"unsupervised"}
     assert job.controller["select"] == "last" and not job.controller["evaluate"]
     assert job.persistor["overlays"][-1] == "pretrain"
@@ -48,7 +47,7 @@ def test_pre_training_needs_no_labels(name):
 
 def test_fedmoco_is_fedavg_with_its_two_additions():
     """Equal seed, schedule and augmentation; different weights, and metadata (Dong and Voiculescu 2021, Eq. 4-7)."""
-    ours, plain = read_job(JOBS / "cxr_fedmoco"), read_job(JOBS / "cxr_fedavg_moco")
+    ours, plain = read_job(shipped("cxr_fedmoco")), read_job(shipped("cxr_fedavg_moco"))
     assert ours.clients == plain.clients and ours.persistor == plain.persistor
     adaptive = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap", "floor": 0.0}
     assert ours.aggregator == {**plain.aggregator, "weighting": adaptive} and plain.aggregator["weighting"] == "samples"
@@ -59,16 +58,16 @@ def test_fedmoco_is_fedavg_with_its_two_additions():
 
 
 def test_six_nodes_are_halves_of_the_three():
-    three, six = (read_job(JOBS / name).controller for name in ("cxr_fedmoco", "cxr_fedmoco_six"))
+    three, six = (read_job(shipped(name)).controller for name in ("cxr_fedmoco", "cxr_fedmoco_six"))
     assert sorted(six["sites"]) == sorted(f"{site}_{half}" for site in three["sites"] for half in (1, 2))
     assert {**six, "sites": 0, "job": 0} == {**three, "sites": 0, "job": 0}
 
 
 def test_the_papers_schedule():
     """Dong and Voiculescu 2021: one local epoch in each of 200 rounds, metadata after 50."""
-    plan = read_job(JOBS / "cxr_fedmoco_paper").controller
+    plan = read_job(shipped("cxr_fedmoco_paper")).controller
     assert (plan["rounds"], plan["epochs"], plan["exchange"]["from_round"]) == (200, 1, 50)
-    assert read_job(JOBS / "cxr_fedmoco_paper").persistor["overlays"] == ["pretrain"]
+    assert read_job(shipped("cxr_fedmoco_paper")).persistor["overlays"] == ["pretrain"]
 
 
 @pytest.mark.parametrize(
@@ -94,10 +93,10 @@ def test_pre_training_needs_a_bundle_that_has_it(job_of, tmp_path):
 
 def test_demo_sites_let_the_values_of_the_method_leave():
     for name in ("cxr_fedmoco_six", "cxr_agreement"):
-        job = read_job(JOBS / name)
+        job = read_job(shipped(name))
         asked = {value.name for value in job.method.values()}
         for site in job.clients:
-            values = yaml.safe_load((JOBS.parent / "site_configs" / "demo" / f"{site}.yaml").read_text())
+            values = yaml.safe_load((CHECKOUT / "site_configs" / "demo" / f"{site}.yaml").read_text())
             assert asked and asked <= set(values["privacy"]["allowed_extras"])
 
 
@@ -157,7 +156,7 @@ def tiny_sites(folder):
 
 def tiny(folder, name, **values):
     """A copy of a job with little to do."""
-    job = shutil.copytree(JOBS / name, folder / "jobs" / name)
+    job = write_job(read_job(shipped(name)), folder / "jobs" / name)
     small = {"batch_size": 8, "queue_size": 8, "metadata_min_images": 8, "rsa_samples": 8}
     study = read_job(job).study
     values["overrides"] = {role: {**study.overrides.get(role, {}), **small} for role in set(study.sites.values())}

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -18,9 +17,9 @@ from fedmed.methods.method import MEAN, Method
 from fedmed.methods.supervised_fedavg import SupervisedFedAvg
 from fedmed.systems.covid_fssl.method import Consistency
 from fedmed.systems.fedmoco.method import FedAvgMoCo, FedMoCo, Linear
+from tests.shipped import JOBS, shipped
 
 METHODS = list(installed().values())
-JOBS = Path(__file__).resolve().parents[2] / "jobs"
 HERE = "made_up_method.MadeUp"
 MADE_UP = """\
 from dataclasses import dataclass
@@ -141,9 +140,9 @@ def test_a_class_outside_the_room_is_refused_before_it_is_imported_and_taken_whe
 
 
 def test_a_runs_method_comes_from_its_record_and_a_jobs_from_its_folder():
-    controller = read_job(JOBS / "cxr_fedmoco").controller
+    controller = read_job(shipped("cxr_fedmoco")).controller
     assert method_of_run({"config": {"controller": controller}}) == FedMoCo(exchange_from=6)
-    assert read_job(JOBS / "cxr_fedmoco").method == FedMoCo(exchange_from=6)
+    assert read_job(shipped("cxr_fedmoco")).method == FedMoCo(exchange_from=6)
     unknown = method_of_run({"config": {"controller": {"rounds": 3}}})
     assert type(unknown) is Method and not unknown.values() and not unknown.guards() and unknown.exchange() is None
 

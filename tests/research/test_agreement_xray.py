@@ -54,7 +54,10 @@ def test_one_hospital_has_labels_and_all_are_tested(name):
 
 def test_the_setting_is_that_of_the_job_and_the_budget_that_of_the_plan():
     """The job's warm start is longer since, and statistics stay at home; the scores of the table are of neither."""
-    job, made = read_job(EXPERIMENTS.parents[1] / "jobs" / "cxr_agreement"), jobs("cxr_agreement_demo")["agreement", 0]
+    job, made = (
+        read_job(EXPERIMENTS.parents[1] / "studies" / "cxr_agreement.yaml"),
+        jobs("cxr_agreement_demo")["agreement", 0],
+    )
     same_hospitals = {site.removesuffix("_tested"): role for site, role in made.study.sites.items()}
     assert made.method == job.method and same_hospitals == dict(job.study.sites)
     for key in ("bundle", "overlays", "algorithm"):

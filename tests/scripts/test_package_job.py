@@ -1,14 +1,12 @@
 """The command that writes a job from a study."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
 from fedmed.jobs.job_folder import read_job
 from fedmed.methods.find_method import installed
+from tests.shipped import shipped
 
-JOBS = Path(__file__).resolve().parents[2] / "jobs"
 STUDY = """\
 # A comment at the top.
 name: study
@@ -74,7 +72,8 @@ def test_without_settings_the_study_is_carried_byte_for_byte_and_with_them_its_c
 
 
 def test_what_sites_must_allow_is_said_with_the_line(load_script, tmp_path, capsys):
-    agreement = STUDY.replace("consistency.Consistency", "agreement.Agreement").replace("user_weights:\n  b: 0.5\n", "")
+    agreement = STUDY.replace("covid_fssl.method.Consistency", "agreement.method.Agreement")
+    agreement = agreement.replace("user_weights:\n  b: 0.5\n", "")
     agreement += "warm_start: {rounds: 6}\n"
     line = "    privacy: {allowed_extras: [agreed_share, mean_scores]}\n"
     for text, lines in (
@@ -144,7 +143,7 @@ def test_a_commented_study_of_every_method_becomes_a_job(load_script, package, t
     code, said = package(text, tmp_path / "job")
     assert code == 0, said
     job = read_job(tmp_path / "job")
-    assert job.method.spec()["path"].startswith("fedmed.methods.")
+    assert job.method.spec()["path"].startswith(("fedmed.systems.", "fedmed.methods."))
     sizes = set(job.study.overlays) - {"single_frame"}  # a network of another kind, of any size
     assert bool(sizes) == (size == "small"), "the bundle itself has the paper's size"
 
@@ -217,9 +216,9 @@ def test_an_algorithm_is_added_to_any_study(load_script, tmp_path, capsys):
 def test_any_job_of_fedmed_gets_an_algorithm_or_an_optimizer_by_one_line(name, line, found, load_script, tmp_path):
     """All else stays as it was, comments included, and the job itself too."""
     main, key = load_script("package_job").main, found[0]
-    before = (JOBS / name / "app_server/config/study.yaml").read_text()
-    assert main([str(JOBS / name), str(tmp_path / "job"), *line]) == 0
-    made, old = read_job(tmp_path / "job"), read_job(JOBS / name)
+    before = read_job(shipped(name)).text
+    assert main([str(shipped(name)), str(tmp_path / "job"), *line]) == 0
+    made, old = read_job(tmp_path / "job"), read_job(shipped(name))
     assert (getattr(made.study, key), getattr(old.study, key)) == (found[1], None)
     same = {key: None, "name": old.study.name}
     assert made.study.model_copy(update=same) == old.study and old.text == before
@@ -228,7 +227,7 @@ def test_any_job_of_fedmed_gets_an_algorithm_or_an_optimizer_by_one_line(name, l
 
 def test_an_algorithm_takes_the_place_of_that_of_a_job(load_script, tmp_path):
     main = load_script("package_job").main
-    assert main([str(JOBS / "tools_fedprox"), str(tmp_path / "job"), "--algorithm", "feddyn"]) == 0
+    assert main([str(shipped("tools_fedprox")), str(tmp_path / "job"), "--algorithm", "feddyn"]) == 0
     job = read_job(tmp_path / "job")
     assert job.study.algorithm == "feddyn" and "fedprox" not in job.clients["lap_cho1"]["overlays"]
 

@@ -199,10 +199,11 @@ def test_a_missing_job(script, tmp_path, capsys):
     assert "the folder does not exist" in capsys.readouterr().err
 
 
-def test_a_study_is_not_taken_for_a_job(script, tmp_path, capsys):
+def test_a_study_with_mistakes_is_told_before_anything_starts(script, stand_in, tmp_path, capsys):
+    stand_in("raise SystemExit('must not start')")
     (tmp_path / "study.yaml").touch()
-    assert script.main([str(tmp_path / "study.yaml")]) == 2
-    assert f"write the job of a study: scripts/package_job.py {tmp_path / 'study.yaml'} JOB" in capsys.readouterr().err
+    assert script.main([str(tmp_path / "study.yaml"), "--workspace", str(tmp_path / "ws")]) == 2
+    assert f"{tmp_path / 'study.yaml'}: is empty; it must hold 'key: value' lines" in capsys.readouterr().err
 
 
 def test_missing_models_are_told_before_anything_starts(script, job, stand_in, tmp_path, capsys):

@@ -8,6 +8,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from tests.shipped import names, shipped
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 SITES = sorted((CHECKOUT / "site_configs" / "demo").glob("*.yaml"))
 
@@ -35,7 +37,8 @@ def test_what_is_written_is_current(module, monkeypatch, tmp_path, capsys):
 
 def test_every_job_is_in_the_table_and_says_what_it_is(module):
     rows = [line.split(" | ") for line in module.jobs_page().splitlines() if line.startswith("| `")]
-    assert [row[0].strip("| `") for row in rows] == sorted(path.name for path in (CHECKOUT / "jobs").iterdir())
+    there = sorted(str(shipped(name).relative_to(CHECKOUT)) for name in names())
+    assert sorted(row[0].strip("| `") for row in rows) == there
     assert all(len(row) == 4 and len(row[1]) > 20 for row in rows)
     assert "2 with labels, 1 without, 1 only scored | 12 rounds of 30 steps |" in module.jobs_page()
 

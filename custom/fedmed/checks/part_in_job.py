@@ -60,7 +60,7 @@ def find_work(
     """Return what ``site`` does in a job, or would do with a bundle.
 
     Args:
-        job, overlays: a job folder; or the name of an installed bundle, and overlays of it.
+        job, overlays: a job folder, or the YAML of a study; or the name of an installed bundle, and overlays of it.
         site: the site's name in the job.
         role: take this role's part, when the job does not name the site.
         lists: list -> number of entries; tells the role when neither ``role`` nor the job does.
@@ -72,15 +72,10 @@ def find_work(
     if role is not None and role not in ROLES:
         raise JobError(f"--role {role} is unknown; use {', '.join(ROLES)}")
     folder = Path(job).expanduser()
-    if (folder / "meta.json").is_file():
+    if folder.is_file() or (folder / "meta.json").is_file():
         if overlays:
             raise JobError(f"--overlay is for a bundle; the job {folder} names its overlays itself")
         return _of_job(folder, site, role, lists or {}, allowed)
-    if folder.is_file():
-        said = (
-            f"--job {folder} is a file, not a job folder; give the folder that the study lead sent, or write that of a "
-        )
-        raise JobError(f"{said}study: scripts/package_job.py {folder} JOB")
     if folder.is_dir() or "/" in job:
         raise JobError(f"{folder} is not a job folder (meta.json is missing); give the folder that the study lead sent")
     try:

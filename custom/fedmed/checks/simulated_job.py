@@ -1,4 +1,4 @@
-"""What NVFlare's simulator must be given: the sites of a job, and a workspace that it may delete."""
+"""What NVFlare's simulator must be given: a job folder, the sites of a job, and a workspace that it may delete."""
 
 import json
 import shutil
@@ -17,9 +17,9 @@ def job_sites(job: Path) -> list[str]:
         JobError: no such job, a damaged ``meta.json``, or one that names no site.
     """
     path = job / "meta.json"
-    if job.is_file():
-        raise JobError(f"{job} is a file, not a job folder; write the job of a study: scripts/package_job.py {job} JOB")
     if not job.is_dir():
+        if (study := job.parent.with_name("studies") / f"{job.name}.yaml").is_file():
+            raise JobError(f"{job.name} is a study now; run it by: scripts/simulate.py {shown(study)}")
         raise JobError(f"no job at {job}: the folder does not exist; give a folder of jobs/, such as jobs/covid_fssl")
     if not path.is_file():
         raise JobError(f"{job} is not a job: meta.json is missing; give a folder of jobs/, such as jobs/covid_fssl")
@@ -32,6 +32,26 @@ def job_sites(job: Path) -> list[str]:
     if not sites or any(site.startswith("@") for site in sites):
         raise JobError(f"{path}: 'deploy_map' must name each site, because the simulator starts one client for each")
     return sites
+
+
+def packaged(job: Path, scratch: Path) -> Path:
+    """The job folder of a study, written to ``scratch``; a folder as it is.
+
+    Raises:
+        JobError: the study has mistakes.
+    """
+    if not job.is_file():
+        return job
+    from fedmed.jobs.job_folder import read_job, write_job
+    from fedmed.settings.server import load_server
+
+    read = read_job(job, load_server().allowed_classes)
+    return write_job(read, scratch / "packaged" / read.study.name)
+
+
+def shown(path: Path) -> Path:
+    """A path as a person in this folder would write it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def for_simulator(job: Path, scratch: Path) -> Path:

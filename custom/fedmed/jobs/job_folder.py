@@ -1,4 +1,4 @@
-"""A job folder of NVFlare: write it from a study, and read the study that each of its apps carries."""
+"""A job folder of NVFlare: write it from a study, and read the study that each app carries; or a study alone."""
 
 import json
 import shutil
@@ -16,16 +16,18 @@ PLACE = Path("config") / STUDY  # in each app
 
 
 def read_job(folder: Path, allowed: Collection[str] = ()) -> Job:
-    """Read a job folder.
+    """Read a job folder, or the YAML of a study.
 
     Args:
-        folder: the job.
+        folder: the job, or the study's file.
         allowed: class paths outside FedMed that this machine's own settings list.
 
     Raises:
         JobError: a file is missing or malformed, its apps carry different studies, or the study has mistakes.
     """
     folder = Path(folder)
+    if folder.is_file():
+        return Job.parse(_read(folder), str(folder), allowed)
     meta = _read_json(folder / "meta.json")
     deploy = meta.get("deploy_map")
     if not isinstance(deploy, dict):
