@@ -81,18 +81,20 @@ def close_tree(folder: Path) -> None:
                 path.chmod(0o666 & ~_closed_to())
 
 
-def read_json(path: Path, error: type[FedMedError], remedy: str) -> dict[str, Any]:
+def read_json(path: Path, error: type[FedMedError], remedy: str = "") -> dict[str, Any]:
     """Read a JSON file that holds named values.
 
     Raises:
-        FedMedError: of the type ``error``: not readable, or something else; it names the file and ends with ``remedy``.
+        FedMedError: of the type ``error``: not readable, or something else; it names the file and ends with ``remedy``,
+            if there is one.
     """
+    end = f"; {remedy}" if remedy else ""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as problem:
-        raise error(f"{path}: not a readable JSON file ({problem}); {remedy}") from problem
+        raise error(f"{path}: not a readable JSON file ({problem}){end}") from problem
     if not isinstance(content, dict):
-        raise error(f"{path}: holds a {type(content).__name__} instead of named values; {remedy}")
+        raise error(f"{path}: holds a {type(content).__name__} instead of named values{end}")
     return content
 
 

@@ -3,9 +3,11 @@ import logging
 
 import pytest
 
+from fedmed.data import datalist as module
 from fedmed.data.datalist import case_names, check_words, list_entries, load_datalist
 from fedmed.data.entry_forms import ImageWithClass, ImageWithMask, Video
 from fedmed.errors import DataError
+from fedmed.files import read_json
 
 
 def rewrite(datalist, **lists):
@@ -204,3 +206,16 @@ def test_entries_of_a_list(classified):
         list_entries(datalist, "training", required=True)
     with pytest.raises(DataError, match="the list 'testing' is not a list"):
         list_entries(rewrite(datalist, testing={"image": "a"}), "testing")
+
+
+def test_a_datalist_is_read_once_until_it_changes(tmp_path, monkeypatch):
+    path, read = tmp_path / "datalist.json", []
+    path.write_text('{"testing": [{"image": "a.png"}]}')
+    monkeypatch.setattr(module, "read_json", lambda *args: read.append(args) or read_json(*args))
+    for _ in range(3):
+        entries = list_entries(path, "testing")
+        entries.append("what a caller does with its list is its own")
+        assert list_entries(path, "training") == []
+    assert len(read) == 1
+    path.write_text('{"testing": [{"image": "b.png"}]}')
+    assert list_entries(path, "testing") == [{"image": "b.png"}] and len(read) == 2

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,20 @@ def entries_of(
 
 
 def read_datalist(path: Path, example: str = EXAMPLE) -> Mapping[str, Any]:
-    """Return a datalist's content, its lists unchecked; DataError for no such file, or no JSON of named lists."""
+    """Return a datalist's content, its lists unchecked; DataError for no such file, or no JSON of named lists.
+
+    A task asks for its lists many times, and the file is read once, until it changes: do not change an entry.
+    """
     if not path.is_file():
         raise DataError(f"the datalist {path} does not exist; write one like {example}")
-    return read_json(path, DataError, f"write named lists like {example}")
+    status = path.stat()
+    try:
+        content = _content(path.absolute(), (status.st_ino, status.st_size, status.st_mtime_ns))
+    except DataError as error:
+        raise DataError(f"{error}; write named lists like {example}") from error
+    return {key: [*value] if isinstance(value, list) else value for key, value in content.items()}
+
+
+@lru_cache(maxsize=8)
+def _content(path: Path, version: tuple[int, ...]) -> Mapping[str, Any]:
+    return read_json(path, DataError)

@@ -1,6 +1,7 @@
 """Masks that readers saved in the label server become training data of their site."""
 
 import contextlib
+import copy
 import io
 import json
 import os
@@ -92,7 +93,7 @@ def use_labels(site: SiteConfig, work: WorkFolder, *, dry_run: bool = False) -> 
 
 def _plan(site: SiteConfig) -> CorrectionPlan:
     """The plan of a site, or DataError where no viewer draws its labels: names of classes, or tables by time."""
-    content = dict(read_datalist(site.datalist))
+    content = copy.deepcopy(dict(read_datalist(site.datalist)))
     listed = [(name, entry) for name in LISTS for entry in list_entries(site.datalist, name)]
     if kind_by_look(content).form().main == Video.main:
         if any(isinstance(entry, Mapping) and "labels" in entry for _, entry in listed):

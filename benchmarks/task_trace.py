@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Which of FedMed's files a task of training enters, at a site and at the server: how far a reader has to follow it.
+
+    python benchmarks/task_trace.py                       # a site without labels of jobs/covid_fssl
+    python benchmarks/task_trace.py phases_fedcy --role supervised
+
+Runs one tiny round in one process. Counted are the files in which a function runs: of the site from the task to the
+update, of the server from the update to the next model; and how often the site opens its datalist.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import model_digests as digests
+
+from fedmed.federation.client import Client
+from fedmed.federation.loop import run_job
+from fedmed.federation.server import Server
+from fedmed.jobs.job_folder import write_job
+from fedmed.messages.answers import Answer
+from fedmed.messages.task import Task
+
+PACKAGES = (str(digests.CHECKOUT / "custom"), str(digests.CHECKOUT / "bundles"))
+
+
+@contextmanager
+def traced(found: Counter[str]) -> Iterator[None]:
+    """Count calls by file of FedMed and of the bundles, those at import left out."""
+
+    def note(frame: Any, event: str, arg: object) -> None:
+        if event == "call" and frame.f_code.co_name != "<module>" and frame.f_code.co_filename.startswith(PACKAGES):
+            found[str(Path(frame.f_code.co_filename).relative_to(digests.CHECKOUT))] += 1
+
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def trace(name: str, role: str, folder: Path) -> tuple[Counter[str], Counter[str], int]:
+    """Files entered at a site of this role and at the server in the last round; openings of the site's datalist."""
+    job = digests.tiny_job(name, folder).changed({"evaluate": False})
+    kind = digests.SIZES[job.study.bundle][0]
+    sites = {site: digests.site(site, kind, job, folder) for site in job.study.sites}
+    asked = next(site for site, own in job.study.sites.items() if own == role)
+    at_site, at_server, opened = Counter[str](), Counter[str](), Counter[str]()
+    watching = False
+
+    def note_opening(event: str, args: tuple[Any, ...]) -> None:
+        if watching and event == "open" and str(args[0]).endswith(sites[asked].datalist.name):
+            opened[str(args[0])] += 1
+
+    def answer(client: Client, task: Task) -> Answer:
+        nonlocal watching
+        if client.site.site != asked or task.name != "train" or task.round + 1 != task.total_rounds:
+            return client.answer(task)
+        watching = True
+        with traced(at_site):
+            found = client.answer(task)
+        watching = False
+        return found
+
+    sys.addaudithook(note_opening)
+    accept, finish = Server.accept, Server.finish_round
+
+    def traced_call(call: Any) -> Any:
+        def run(self: Server, *args: Any) -> Any:
+            with traced(at_server):
+                return call(self, *args)
+
+        return run
+
+    Server.accept, Server.finish_round = traced_call(accept), traced_call(finish)  # type: ignore[method-assign]
+    try:
+        run_job(write_job(job, folder / "job"), folder / "run", sites, answer=answer)
+    finally:
+        Server.accept, Server.finish_round = accept, finish  # type: ignore[method-assign]
+    return at_site, at_server, sum(opened.values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("job", nargs="?", default="covid_fssl", help="a job of jobs/ or a study of studies/")
+    parser.add_argument("--role", default="unsupervised", help="of the site that is watched")
+    parser.add_argument("--files", action="store_true", help="name the files, with the number of calls")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        at_site, at_server, openings = trace(arguments.job, arguments.role, Path(folder))
+    print(
+        f"{arguments.job}, {arguments.role}: the site enters {len(at_site)} files, opens its datalist {openings} times"
+    )
+    print(f"the server enters {len(at_server)} files from the updates to the next model")
+    if arguments.files:
+        for found in (at_site, at_server):
+            print()
+            for path, calls in sorted(found.items()):
+                print(f"{calls:8}  {path}")
+
+
+if __name__ == "__main__":
+    main()
