@@ -28,7 +28,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("site", nargs="?", help="the site's YAML, or its name in the federation (default: the YAML in the kit)")
-    add("--job", help="job folder, or the name of a bundle: measure this site's work in it")
+    add("--job", help="job folder, a study, or the name of a bundle: measure this site's work in it")
     add("--role", choices=("supervised", "unsupervised", "evaluate"), help="when the job does not name the site")
     add("--overlay", action="append", default=[], help="of a bundle named by --job (repeatable)")
     add("--kit", type=Path, help="startup kit of the site: check the connection")

@@ -26,7 +26,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("run", nargs="?", type=Path, metavar="SITE_RUN", help="the site's own folder of a job, or its ledger.jsonl")
     add("--dry-run", type=Path, metavar="SITE_YAML", help="what this site would send")
-    add("--job", type=Path, help="job folder of the dry run")
+    add("--job", type=Path, help="job folder, or study, of the dry run")
     add("--site", help="name of the site in the job (default: 'site' in the YAML, or the name of the file)")
     add("--out", type=Path, metavar="PAGE", help="also write a page (HTML)")
     options = parser.parse_args(arguments)
