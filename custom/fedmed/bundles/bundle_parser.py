@@ -1,4 +1,4 @@
-"""MONAI's parser of configurations, which does once in a process what it would do anew for each bundle opened."""
+"""MONAI's parser, which does once in a process what it would do for each bundle; configurations merged into one."""
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy

@@ -1,4 +1,4 @@
-"""Summarise many values in a few bins, so that nobody can be told from them."""
+"""Summarise many values, or labels of classes, in a few bins, so that nobody can be told from them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The controls of a job on this machine: written and checked before any run begins."""
+"""A job and its controls on this machine: written and checked before any run begins."""
 
 from collections.abc import Iterator
 from pathlib import Path

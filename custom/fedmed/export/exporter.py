@@ -1,4 +1,4 @@
-"""What an export makes of a run, a class for each kind of task: the base, and kinds whose whole network is exported."""
+"""What an export makes of a run, a class for each kind of task, and how its inference is compared with the run's."""
 
 import json
 import math

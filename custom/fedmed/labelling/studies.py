@@ -1,4 +1,4 @@
-"""A folder of links for the label server, so that nothing is ever written beside the images themselves."""
+"""A folder of links for the label server, which alone holds it: nothing is ever written beside the images."""
 
 import contextlib
 import fcntl

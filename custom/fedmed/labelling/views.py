@@ -1,4 +1,4 @@
-"""The augmented views of an image whose predictions are compared."""
+"""How sure a model is of an image: scores of its probabilities, and of those of augmented views."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

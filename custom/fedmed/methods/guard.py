@@ -1,4 +1,4 @@
-"""Warn when the training of a site collapses: what is common to all kinds of training."""
+"""Warn when the training of a site collapses: what all kinds of training have in common, and pseudo-labels."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The gate through which every answer leaves a site. Its settings are the site's own; a job can only ask."""
+"""The gate through which every answer leaves a site, by the site's own settings, and the ledger of what left."""
 
 import logging
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: follows the files of a run folder, knows nothing of processes."""
+"""What a person sees while a run goes on, or when it failed: follows the files of a run folder alone."""
 
 import json
 import re
