@@ -31,7 +31,7 @@ SITES = ["lap_cho1", "lap_cho2", "lap_cho3", "lap_hei1", "lap_hei2"]
     ("name", "weighting", "step"),
     [
         ("tools_fedavg", "samples", {"by": "adamw", "rate": RATE}),
-        ("tools_fedavg_classic", "samples", None),
+        ("tools_fedavg_classic", "uniform", {"by": "sgd", "momentum": 0.5}),
         ("tools_fedavg_uniform", "uniform", {"by": "adamw", "rate": RATE}),
         ("tools_paper", "samples", "adamw"),
     ],
@@ -39,7 +39,8 @@ SITES = ["lap_cho1", "lap_cho2", "lap_cho3", "lap_hei1", "lap_hei2"]
 def test_five_hospitals_with_labels_are_averaged(name, weighting, step):
     job = read_job(shipped(name))
     assert job.controller["sites"] == dict.fromkeys(SITES, "supervised")
-    assert job.aggregator["weighting"] == weighting and job.controller["epochs"] == 1
+    assert job.aggregator["weighting"] == weighting
+    assert job.controller.get("epochs") == (None if name == "tools_fedavg_classic" else 1)
     assert {args["bundle"] for args in job.clients.values()} == {"surgical_tool_classification"}
     assert job.study.server_step == step and job.clients["lap_cho1"]["overlays"][-1] == "one_cycle"
 
