@@ -5,8 +5,9 @@ anything runs.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from inspect import Parameter, signature
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, create_model, model_validator
 
@@ -24,36 +25,45 @@ Sites = Annotated[list[str], Field(min_length=1), "site"]
 Score = Annotated[str | None, "score"]  # None = the table's first
 Looked = tuple[str, str, Iterable[Any]]  # of what, the numbers in words, and what must be true, such as of every seed
 
+Made = TypeVar("Made", bound="FromFunction")
+
 SEED_RULE = """\
 Claims about numbers hold if they do in every seed, or where they speak of a test or a distance, in the mean over the
 seeds; ✗ if in no seed.
 """
 
 
-class FunctionClaim(TableClaim):
-    """Base of claims that are functions of what they are judged by."""
+class FromFunction:
+    """What claims and layouts that are made of a function have in common."""
 
     function: ClassVar[Callable[..., Any]]
-    of_function: ClassVar[Collection[str]]
-    checks: ClassVar[Callable[..., None] | None] = None
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if checks := type(self).checks:
-            checks(**self.given())
-        return self
+    of_function: ClassVar[Collection[str]]  # its parameters but for the first: the settings
+    checks: ClassVar[Callable[..., None]] = staticmethod(lambda *_, **__: None)  # raises where a table cannot be so
 
     def given(self) -> dict[str, Any]:
         """The settings."""
         return {name: getattr(self, name) for name in self.of_function}
 
-    def uses(self) -> Mapping[str, Collection[str]]:
+
+class FunctionClaim(FromFunction, TableClaim):
+    """Base of claims that are functions of what they are judged by."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        type(self).checks(**self.given())
+        return self
+
+    def named(self) -> dict[str, list[str]]:
+        """``arm``, ``row``, ``site``, ``score`` -> those that the settings name."""
         found: dict[str, list[str]] = {}
         for name, field in type(self).model_fields.items():
             for what in (one for one in field.metadata if isinstance(one, str)):
                 value = getattr(self, name)
                 found.setdefault(what, []).extend([value] if isinstance(value, str) else value or [])
-        return {what: [name for name in names if name not in VIEWS] for what, names in found.items()}
+        return found
+
+    def uses(self) -> Mapping[str, Collection[str]]:
+        return {what: [name for name in names if name not in VIEWS] for what, names in self.named().items()}
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
         return list(type(self).function(evidence, **self.given()))
@@ -66,9 +76,7 @@ class SeedClaim(FunctionClaim):
     also: ClassVar[Sequence[str]] = ()  # rows without which there is nothing to look at, beside those that it names
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
-        named = [value for name, value in self.given().items() if name in ("rows", "than")]
-        rows = [row for value in named for row in ([value] if isinstance(value, str) else value)]
-        if not evidence.labels.have([*rows, *self.also]):
+        if not evidence.labels.have([*self.named().get("row", []), *self.also]):
             return []
         return [
             ClaimFinding("Numbers", (("of", what), ("found", words)), found=outcome_of(list(map(bool, true))))
@@ -95,29 +103,21 @@ class RoundClaim(FunctionClaim):
         ]
 
 
-def about_seeds(
-    *also: str,
-) -> Callable[[Callable[..., Iterable[Looked]]], type[SeedClaim]]:
+def about_seeds(*also: str) -> Callable[[Callable[..., Iterable[Looked]]], type[SeedClaim]]:
     """Make a claim of a function of :class:`LabelScores` that says what was looked at, part by part.
 
     Args:
         also: rows that it needs beside those that the YAML names.
     """
 
-    def made(look: Callable[..., Iterable[Looked]]) -> type[SeedClaim]:
-        kind: type[SeedClaim] = _made(look, SeedClaim)
-        kind.also = also
-        return kind
-
-    return made
+    return partial(_made, SeedClaim, also=also)
 
 
 def about_rounds(look: Callable[..., tuple[str, list[bool]]]) -> type[RoundClaim]:
     """Make a claim of a function: seed -> history of an arm's rounds -> the numbers in words, what must be true of each
     seed; nothing where it was not measured.
     """
-    kind: type[RoundClaim] = _made(look, RoundClaim)
-    return kind
+    return _made(RoundClaim, look)
 
 
 def judged_by(
@@ -130,35 +130,23 @@ def judged_by(
         check: the settings; raises a ValueError where they do not go together.
     """
 
-    def made(findings: Callable[..., Iterable[ClaimFinding]]) -> type[FunctionClaim]:
-        kind: type[FunctionClaim] = _made(findings, FunctionClaim)
-        kind.rule, kind.checks = rule, None if check is None else staticmethod(check)
-        return kind
-
-    return made
+    return partial(_made, FunctionClaim, check=check, rule=rule)
 
 
-class FunctionLayout(TableLayout):
+class FunctionLayout(FromFunction, TableLayout):
     """Base of layouts that are functions: of a :class:`ShownTable`, to the content of each file by its name."""
 
-    function: ClassVar[Callable[..., dict[str, bytes]]]
-    of_function: ClassVar[Collection[str]]
     files: ClassVar[Collection[str]]
-    checks: ClassVar[Callable[..., None] | None] = None
 
     def check(self, arms: Sequence[ShownArm], scores: Collection[str]) -> None:
-        if checks := type(self).checks:
-            checks(arms, scores, **self.given())
+        type(self).checks(arms, scores, **self.given())
 
     def names(self) -> set[str]:
         return set(self.files)
 
-    def given(self) -> dict[str, Any]:
-        """The settings."""
-        return {name: getattr(self, name) for name in self.of_function}
-
     def contents(self, shown: ShownTable) -> dict[str, bytes]:
-        return type(self).function(shown, **self.given())
+        found: dict[str, bytes] = type(self).function(shown, **self.given())
+        return found
 
 
 def layout(
@@ -171,12 +159,7 @@ def layout(
         check: arms, names of scores and the settings; raises a JobError where such a table cannot be shown.
     """
 
-    def made(contents: Callable[..., dict[str, bytes]]) -> type[FunctionLayout]:
-        kind: type[FunctionLayout] = _made(contents, FunctionLayout)
-        kind.files, kind.checks = files, None if check is None else staticmethod(check)
-        return kind
-
-    return made
+    return partial(_made, FunctionLayout, check=check, files=files)
 
 
 def outcome_of(signs: list[bool]) -> Verdict:
@@ -186,13 +169,17 @@ def outcome_of(signs: list[bool]) -> Verdict:
     return Verdict.CONTRARY if signs and not any(signs) else Verdict.OPEN
 
 
-def _made(function: Callable[..., Any], base: type[Any]) -> Any:
+def _made(
+    base: type[Made], function: Callable[..., Any], check: Callable[..., None] | None = None, **of_kind: object
+) -> type[Made]:
+    """A kind whose fields are the function's parameters but for the first; ``of_kind``: what all of the kind have."""
     _, *settings = signature(function).parameters.values()
     fields: dict[str, Any] = {
         one.name: (one.annotation, ... if one.default is Parameter.empty else one.default) for one in settings
     }
-    kind = create_model(function.__name__, __base__=base, __module__=function.__module__, **fields)
-    own = {"__doc__": function.__doc__, "function": staticmethod(function), "of_function": tuple(fields)}
-    for name, value in own.items():
+    make: Any = create_model  # whose types know no base that is no model by itself
+    kind: type[Made] = make(function.__name__, __base__=base, __module__=function.__module__, **fields)
+    own = {"__doc__": function.__doc__, "function": staticmethod(function), "of_function": tuple(fields), **of_kind}
+    for name, value in (own | ({"checks": staticmethod(check)} if check else {})).items():
         setattr(kind, name, value)
     return kind

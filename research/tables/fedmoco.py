@@ -10,9 +10,7 @@ from research.runner.round_history import RoundHistory, thirds
 
 
 @about_rounds
-def node_weight(
-    histories: Mapping[int, RoundHistory], node: Annotated[int, Field(ge=1)], value: str | None = None
-) -> tuple[str, list[bool]]:
+def node_weight(histories: Mapping[int, RoundHistory], node: Annotated[int, Field(ge=1)]) -> tuple[str, list[bool]]:
     """The mean weight of a node, by its place among the arm's, from 1, is below its share of the images."""
     parts, signs = [], []
     for seed, history in histories.items():
