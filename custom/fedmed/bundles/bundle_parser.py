@@ -52,10 +52,11 @@ def _classes(modules: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 @lru_cache(maxsize=256)
-def _content(path: str, text: bytes) -> dict[str, Any]:
+def _content(path: str, content_bytes: bytes) -> dict[str, Any]:
+    text = content_bytes.decode(errors="replace")
     if not path.endswith(".json"):
-        check_limits(text.decode(errors="replace"))
-    if moved := hint(text.decode(errors="replace")):
+        check_limits(text)
+    if moved := hint(text):
         raise BundleError(f"{path}: {moved}")
     content: dict[str, Any] = ConfigParser.load_config_file(path)
     return content

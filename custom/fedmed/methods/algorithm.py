@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from torch import nn
 
 from fedmed.errors import JobError
 from fedmed.methods.declarations import BesideModel
 from fedmed.methods.method import MEAN
-
-if TYPE_CHECKING:  # PyTorch takes seconds to import, and lists of methods are asked for by every command
-    from torch import nn
-
-    from fedmed.training.corrections.correction import Correction
+from fedmed.training.corrections.correction import Correction
 
 UNIFORM = "fedmed.aggregation.weighting.UniformWeighting"
 # Keys of a study, and arguments of its rule, that make another mean than that in which all sites count the same.
@@ -47,7 +45,7 @@ class Algorithm:
         """Settings of the overlay -> values."""
         return {}
 
-    def corrections(self, network: "nn.Module") -> "Sequence[Correction]":
+    def corrections(self, network: nn.Module) -> Sequence[Correction]:
         """Corrections of a site's training that need no overlay, made anew for each task; see :class:`Method`."""
         return ()
 

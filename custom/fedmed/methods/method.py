@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from torch import nn
 
 from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, WITH_UPDATE, BesideModel, Role, Scalar
 from fedmed.methods.guard import Guard
-
-if TYPE_CHECKING:  # PyTorch takes seconds to import, and lists of methods are asked for by every command
-    from torch import nn
-
-    from fedmed.training.corrections.correction import Correction
+from fedmed.training.corrections.correction import Correction
 
 MEAN = "fedmed.aggregation.weighted_mean.WeightedMean"
 
@@ -86,7 +84,7 @@ class Method:
         """Overridable settings of the overlays of a role -> values."""
         return {}
 
-    def corrections(self, network: "nn.Module") -> "Sequence[Correction]":
+    def corrections(self, network: nn.Module) -> Sequence[Correction]:
         """Corrections of a site's training that need no overlay, made anew for each task, after those of overlays.
 
         Args:

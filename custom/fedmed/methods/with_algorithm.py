@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import nn
 
 from fedmed.methods.algorithm import NOT_PLAIN, NOT_PLAIN_RULE, PLAIN, Algorithm
 from fedmed.methods.declarations import BEFORE_TRAINING, BesideModel, Role
 from fedmed.methods.method import Method
-
-if TYPE_CHECKING:  # PyTorch takes seconds to import, and lists of methods are asked for by every command
-    from torch import nn
-
-    from fedmed.training.corrections.correction import Correction
+from fedmed.training.corrections.correction import Correction
 
 MADE_OF_OTHERS = {"role", "exchange", "with_update", "misfits"}  # answers made of others, so already of both
 
@@ -61,7 +59,7 @@ class WithAlgorithm(Method):
         own = self.algorithm.settings() if self.algorithm.overlays_of(role) else {}
         return {**self.method.settings(role), **own}
 
-    def corrections(self, network: "nn.Module") -> "Sequence[Correction]":
+    def corrections(self, network: nn.Module) -> Sequence[Correction]:
         """Of both."""
         return (*self.method.corrections(network), *self.algorithm.corrections(network))
 
