@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.network import parsed, seed_everything
+from fedmed.bundles.bundle_parser import parsed, seed_everything
 
 ENGINES = ("consistency", "agreement")
 

@@ -86,7 +86,7 @@ class Curve:
 
     def scored(self, site: str) -> Client:
         """A site that has not trained."""
-        return Client.from_args(self.job.client(site), load_site(site), self.folder / site)
+        return Client(self.job, load_site(site), self.folder / site)
 
 
 def curve(job: Job, workspace: Path, every: int) -> Iterator[dict[str, Any]]:

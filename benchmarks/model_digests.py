@@ -113,8 +113,8 @@ def overrides(name: str, job: Job) -> dict[str, dict[str, Any]]:
     _, small, without = SIZES[job.study.bundle]
     tiny = {**small, **OWN.get(name, {}), **QUEUE}
     made = {}
-    for place, role in job.study.sites.items():
-        known = Bundle(job.study.bundle, job.client(place)["overlays"]).overridable
+    for role in job.study.sites.values():
+        known = Bundle(job.study.bundle, job.overlays(role)).overridable
         said = {**tiny, **(without if role == "unsupervised" else {})}
         made[role] = job.study.overrides.get(role, {}) | {key: value for key, value in said.items() if key in known}
     return made

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.network import parsed, seed_everything
+from fedmed.bundles.bundle_parser import parsed, seed_everything
 from fedmed.systems.fedmoco.metadata import FeatureMetadata
 
 OTHERS = 2  # sites whose statistics the engine draws from

@@ -63,7 +63,7 @@ def account(delta: float, noises: list[float], rounds: list[int]) -> None:
 
 
 def dice(job: Path, clip: float, noises: list[float]) -> None:
-    sites = sorted(read_job(job).clients)
+    sites = sorted(read_job(job).study.sites)
     print(f"| noise_multiplier | std | ε | selected after | {' | '.join(sites)} |")
     print(f"|---:|---:|---:|---:|{'---:|' * len(sites)}")
     for z in noises:

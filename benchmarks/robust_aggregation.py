@@ -22,6 +22,7 @@ from aggregation import Part, flatten, model, peak_extra_bytes
 from scipy.stats import trim_mean
 
 from fedmed.jobs.rule_spec import load_rule, rule_spec
+from fedmed.methods.method import MEAN
 
 TRIM = 0.2
 
@@ -37,7 +38,10 @@ def compare(megabytes: float, sites: int, repeats: int) -> None:
         "fedmed median": {"rule": "median"},
         "fedmed trimmed_mean": {"rule": "trimmed_mean", "trim": TRIM},
     }
-    runs = {name: (lambda o=options: load_rule(rule_spec(o)).aggregate(base, parts)) for name, options in rules.items()}
+    runs = {
+        name: (lambda o=options: load_rule(rule_spec({"path": MEAN, "args": o})).aggregate(base, parts))
+        for name, options in rules.items()
+    }
     runs |= {
         "numpy median": lambda: np.median(stack.numpy(), axis=0),
         "torch median": lambda: stack.median(dim=0).values,

@@ -16,6 +16,7 @@ import torch
 from aggregation import Part, float64_blocks_each, model, peak_extra_bytes
 
 from fedmed.jobs.rule_spec import STEPS, load_rule, rule_spec
+from fedmed.methods.method import MEAN
 
 
 def compare(megabytes: float, sites: int, repeats: int) -> None:
@@ -23,7 +24,7 @@ def compare(megabytes: float, sites: int, repeats: int) -> None:
     parts = [Part(f"site{k:02d}", model(megabytes, seed=k + 1)) for k in range(sites)]
     named = {"fedmed mean": None, **{f"fedmed {name}": {"by": name} for name in STEPS}}
     named["fedmed sgd"] = {"by": "sgd", "momentum": 0.9}
-    rules = {name: load_rule(rule_spec({"step": step})) for name, step in named.items()}
+    rules = {name: load_rule(rule_spec({"path": MEAN}, step=step)) for name, step in named.items()}
     runs = {name: (lambda r=rule: r.aggregate(base, parts)) for name, rule in rules.items()}
     runs["float64 blocks"] = lambda: float64_blocks_each(base, parts)
     seconds = dict.fromkeys(runs, float("inf"))

@@ -19,10 +19,9 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from fedmed.federation.engine_runs import run_trainer
+from fedmed.federation.opened_model import run_trainer
 from fedmed.systems.fedst.server import RepresentationTraining
-from fedmed.training.handlers import AbortHandler
-from fedmed.training.trainer import plain_batch
+from fedmed.training.trainer import AbortHandler, plain_batch
 
 
 class Net(nn.Module):

@@ -5,7 +5,8 @@
     python benchmarks/task_trace.py phases_fedcy --role supervised
 
 Runs one tiny round in one process. Counted are the files in which a function runs: of the site from the task to the
-update, of the server from the update to the next model; and how often the site opens its datalist.
+update; of the server from the updates to the next model, and with the choice of a model, the record and the checkpoint;
+and how often the site opens its datalist.
 """
 
 import argparse
@@ -27,6 +28,8 @@ from fedmed.messages.answers import Answer
 from fedmed.messages.task import Task
 
 PACKAGES = (str(digests.CHECKOUT / "custom"), str(digests.CHECKOUT / "bundles"))
+AT_IMPORT = "light_imports.py"  # Python asks it at each import
+TO_THE_MODEL = ("accept", "_refuse_unusual", "_aggregate")
 
 
 @contextmanager
@@ -34,23 +37,27 @@ def traced(found: Counter[str]) -> Iterator[None]:
     """Count calls by file of FedMed and of the bundles, those at import left out."""
 
     def note(frame: Any, event: str, arg: object) -> None:
-        if event == "call" and frame.f_code.co_name != "<module>" and frame.f_code.co_filename.startswith(PACKAGES):
-            found[str(Path(frame.f_code.co_filename).relative_to(digests.CHECKOUT))] += 1
+        path = frame.f_code.co_filename
+        if event == "call" and frame.f_code.co_name != "<module>" and path.startswith(PACKAGES):
+            found[str(Path(path).relative_to(digests.CHECKOUT))] += not path.endswith(AT_IMPORT)
 
+    before = sys.getprofile()
     sys.setprofile(note)
     try:
         yield
     finally:
-        sys.setprofile(None)
+        sys.setprofile(before)
 
 
-def trace(name: str, role: str, folder: Path) -> tuple[Counter[str], Counter[str], int]:
-    """Files entered at a site of this role and at the server in the last round; openings of the site's datalist."""
+def trace(name: str, role: str, folder: Path) -> tuple[Counter[str], Counter[str], Counter[str], int]:
+    """Files entered in the last round at a site of this role, at the server up to the model, and by all that it does at
+    the end of a round; openings of the site's datalist.
+    """
     job = digests.tiny_job(name, folder).changed({"evaluate": False})
     kind = digests.SIZES[job.study.bundle][0]
     sites = {site: digests.site(site, kind, job, folder) for site in job.study.sites}
     asked = next(site for site, own in job.study.sites.items() if own == role)
-    at_site, at_server, opened = Counter[str](), Counter[str](), Counter[str]()
+    at_site, to_model, at_server, opened = (Counter[str]() for _ in range(4))
     watching = False
 
     def note_opening(event: str, args: tuple[Any, ...]) -> None:
@@ -68,21 +75,23 @@ def trace(name: str, role: str, folder: Path) -> tuple[Counter[str], Counter[str
         return found
 
     sys.addaudithook(note_opening)
-    accept, finish = Server.accept, Server.finish_round
+    calls = {name: getattr(Server, name) for name in (*TO_THE_MODEL, "finish_round")}
 
-    def traced_call(call: Any) -> Any:
+    def traced_call(name: str) -> Any:
         def run(self: Server, *args: Any) -> Any:
-            with traced(at_server):
-                return call(self, *args)
+            with traced(to_model if name in TO_THE_MODEL else at_server):
+                return calls[name](self, *args)
 
         return run
 
-    Server.accept, Server.finish_round = traced_call(accept), traced_call(finish)  # type: ignore[method-assign]
+    for name in calls:
+        setattr(Server, name, traced_call(name))
     try:
         run_job(write_job(job, folder / "job"), folder / "run", sites, answer=answer)
     finally:
-        Server.accept, Server.finish_round = accept, finish  # type: ignore[method-assign]
-    return at_site, at_server, sum(opened.values())
+        for name, call in calls.items():
+            setattr(Server, name, call)
+    return +at_site, +to_model, +(to_model + at_server), sum(opened.values())
 
 
 def main() -> None:
@@ -92,13 +101,13 @@ def main() -> None:
     parser.add_argument("--files", action="store_true", help="name the files, with the number of calls")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        at_site, at_server, openings = trace(arguments.job, arguments.role, Path(folder))
+        at_site, to_model, at_server, openings = trace(arguments.job, arguments.role, Path(folder))
     print(
         f"{arguments.job}, {arguments.role}: the site enters {len(at_site)} files, opens its datalist {openings} times"
     )
-    print(f"the server enters {len(at_server)} files from the updates to the next model")
+    print(f"the server enters {len(to_model)} files from the updates to the next model, {len(at_server)} in the round")
     if arguments.files:
-        for found in (at_site, at_server):
+        for found in (at_site, to_model, at_server):
             print()
             for path, calls in sorted(found.items()):
                 print(f"{calls:8}  {path}")

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.network import parsed, seed_everything
+from fedmed.bundles.bundle_parser import parsed, seed_everything
 
 WARM_UP = 3  # steps that are not counted: allocation, choice of convolution algorithms
 

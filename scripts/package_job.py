@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     then = "" if job.study.custom else "; submit it: docs/deployment.md"
     print(f"job written to {folder}; every site needs its YAML. Simulate it: scripts/simulate.py {folder}{then}")
-    if extras := sorted({*(job.plan.exchange or {}).get("names", ()), *job.method.with_update(needed=True)}):
+    if extras := sorted({*job.exchange.names, *job.method.with_update(needed=True)}):
         print(f"beside the model it asks sites for {', '.join(extras)}. They stay where a site's YAML lacks the line")
         print(f"    privacy: {{allowed_extras: [{', '.join(extras)}]}}")
         print("scripts/check_site.py SITE --job JOB names those of a site; docs/privacy.md says what they tell")

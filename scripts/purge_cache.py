@@ -6,7 +6,7 @@ import _environment  # noqa: F401 - first, since it says what to do outside of .
 import argparse
 from pathlib import Path
 
-from fedmed.data.store import FOLDER, default_cache_dir, purge
+from fedmed.data.cache import FOLDER, default_cache_dir, purge
 
 
 def main() -> None:

@@ -94,16 +94,16 @@ def continue_run(job: Path, workspace: Path, scratch: Path) -> Path:
     Raises:
         FedMedError: nothing to continue, a finished run, or a job that would make another run of it.
     """
+    from fedmed.recovery.checkpoint import Checkpoints
     from fedmed.recovery.interrupted_workspace import RUN, interrupted, next_backup, records
     from fedmed.recovery.resumed_job import Interrupted, write_resumed
-    from fedmed.recovery.server_state import ServerState
 
     found = interrupted(workspace)
     if found is None:
         raise JobError(f"{workspace} holds no run with a finished round; start the job without --resume")
     kept = next_backup(workspace) if found == workspace else found
     sites = {site: found / site / RUN / "fedmed" for site in job_sites(job)}
-    resumed = write_resumed(Interrupted(kept.name, ServerState(records(found)), job, sites), scratch / job.name)
+    resumed = write_resumed(Interrupted(kept.name, Checkpoints(records(found)), job, sites), scratch / job.name)
     if found == workspace:
         workspace.rename(kept)
         if (log := workspace.with_name(f"{workspace.name}.log")).is_file():
@@ -393,10 +393,10 @@ def report(workspace: Path, show: bool = True, table: bool = True, page: bool = 
 
 def hint(workspace: Path) -> str:
     """One line on how to continue, if that is possible."""
+    from fedmed.recovery.checkpoint import Checkpoints
     from fedmed.recovery.interrupted_workspace import records
-    from fedmed.recovery.server_state import STATE
 
-    kept = (records(workspace) / STATE).is_file()
+    kept = Checkpoints(records(workspace)).rounds
     return "the same command with --resume continues after the last good round\n" if kept else ""
 
 

@@ -72,8 +72,7 @@ def find_video(site: "SiteConfig", video: str, key: str | None) -> tuple[str, in
     Raises:
         DataError: there is no such video, or one of its files is missing.
     """
-    from fedmed.data.datalist import case_names, list_entries, read_datalist
-    from fedmed.data.entry_forms import UNLABELED, listed_file
+    from fedmed.data.datalist import UNLABELED, case_names, list_entries, listed_file, read_datalist
     from fedmed.data.video.label_table import unknown
 
     content = read_datalist(site.datalist)

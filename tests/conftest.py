@@ -46,6 +46,19 @@ def _job_of():
     return job_of
 
 
+@pytest.fixture(scope="session")
+def store_of():
+    """Return a function: folder, bundle, overlays, values of a study -> the models of a job of one labelled site."""
+    from fedmed.recovery.model_store import ModelStore
+
+    def made(folder, bundle, overlays=(), **values):
+        method = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}
+        said = {"bundle": bundle, "overlays": list(overlays), "method": method, "sites": {"a": "supervised"}, **values}
+        return ModelStore(job_of(name="x", rounds=1, steps=1, **said), folder)
+
+    return made
+
+
 @pytest.fixture(scope="session", autouse=True)
 def fedmed_home(tmp_path_factory):
     """Demo data and caches of a test session lie in its own folder, never in the user's."""
@@ -282,7 +295,7 @@ def lively(tiny_job):
     """Overrides with which the unlabelled site moves too: a threshold that a barely trained model passes."""
     from fedmed.jobs.job_folder import read_job
 
-    overrides = read_job(tiny_job("o")).clients["ct_north"]["overrides"]
+    overrides = read_job(tiny_job("o")).overrides("supervised")
     unsupervised = {**overrides, "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
     return {"supervised": overrides, "unsupervised": unsupervised, "evaluate": overrides}
 

@@ -89,7 +89,7 @@ def test_arguments_that_describe_objects_are_built_first():
         (MEAN, "describes no object"),
         ({"path": MEAN, "args": {"buffers": "fedbn"}}, "'fedbn' is unknown"),
         ({"path": MEAN, "args": {"step": {"path": "subprocess.Popen"}}}, "may not name the class 'subprocess.Popen'"),
-        ({"path": "fedmed.aggregation.weighting.UniformWeighting"}, "is not a rule of the server"),
+        ({"path": "fedmed.aggregation.weighted_mean.UniformWeighting"}, "is not a rule of the server"),
     ],
 )
 def test_descriptions_that_are_wrong(spec, message):

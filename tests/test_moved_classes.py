@@ -6,10 +6,11 @@ import pytest
 
 from fedmed.bundles.bundle_parser import BundleParser
 from fedmed.errors import BundleError, JobError, SiteConfigError, StateError
+from fedmed.federation.applied_rule import AppliedRule
 from fedmed.jobs.job import Job
 from fedmed.moved_classes import NOW_IN, ROOMS, hint, new_path
-from fedmed.recovery.rule_state import RuleState
 from fedmed.settings.site import load_file
+from fedmed.systems.agreement.server import LabelledMean
 from fedmed.training.corrected_steps import Corrections
 
 OLD, NEW = "fedmed.methods.feduda.FedUDA", "fedmed.systems.fixmatch.method.FedUDA"
@@ -65,9 +66,9 @@ def test_a_bundle_s_configuration(text, tmp_path):
 
 
 def test_what_a_server_kept():
-    kept = RuleState("fedmed.aggregation.labelled_mean.LabelledMean", {})
+    rule, kept = LabelledMean(), {"rule": "fedmed.aggregation.labelled_mean.LabelledMean", "state": {}}
     with pytest.raises(StateError, match="is 'fedmed.systems.agreement.server.LabelledMean' now; finish that run with"):
-        kept.check("fedmed.systems.agreement.server.LabelledMean", {})
+        AppliedRule(rule, None).restore(kept, {})
 
 
 def test_what_a_site_kept_of_its_corrections():

@@ -4,6 +4,11 @@ import re
 
 # Module of today, below fedmed -> modules of FedMed 0.1 whose classes are there.
 NOW_IN = {
+    "aggregation.weighted_mean": "aggregation.weighting",
+    "data.augment.patches": "data.augment.base data.augment.build data.augment.intensity",
+    "data.cache": "data.store",
+    "data.cases": "data.sampling data.transforms.check data.transforms.foreground data.transforms.load",
+    "data.datalist": "data.entry_forms",
     "data.video.masked_videos": "data.video.synthetic_images",
     "methods.algorithm": "methods.algorithms.algorithm",
     "methods.with_algorithm": "methods.algorithms.with_algorithm",
@@ -59,9 +64,8 @@ NOW_IN = {
     "training.classification_recorder": "engines.heat_map",
     "training.corrections.correction": "engines.gradient_correction engines.corrections.pull",
     "training.server_engine": "engines.kept_training engines.loaded_ahead",
-    "training.teacher": "networks.teacher",
-    "training.trainer": "engines.supervised",
-    "training.unlabelled": "engines.unlabelled_trainer engines.pseudo_label_trainer",
+    "training.trainer": "engines.supervised training.handlers",
+    "training.unlabelled": "engines.unlabelled_trainer engines.pseudo_label_trainer networks.teacher training.teacher",
 }
 ADAPTATIONS_NOW = {  # algorithms that are adaptations now; of sites that never train, none adapted then
     "gamma_matching": ("intensity", {"scored_sites": False}),

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from fedmed.data.datalist import LABELLED_DATALIST
-from fedmed.data.entry_forms import UNLABELED
+from fedmed.data.datalist import LABELLED_DATALIST, UNLABELED
 from fedmed.errors import DataError
 from fedmed.files import write_atomically
 from fedmed_demo.chest_ct import patients_of, write_patient

@@ -13,7 +13,7 @@ from torch import nn
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import package_digest
-from fedmed.federation.site_parser import site_facts
+from fedmed.federation.opened_model import site_facts
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
 from research.runner.class_tasks import Question

@@ -10,7 +10,7 @@ from ignite.engine import Engine, Events
 from monai.bundle import ConfigParser
 from torch import Tensor, nn
 
-from fedmed.bundles.network import initial_network, parsed, seed_everything
+from fedmed.bundles.bundle_parser import initial_network, parsed, seed_everything
 from fedmed.data.cache import CaseCacheDataset, settings_text
 from fedmed.errors import JobError
 from fedmed.seeds import derive_seed

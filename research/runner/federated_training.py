@@ -12,7 +12,7 @@ from fedmed.jobs.control_study import nothing_learned
 from fedmed.jobs.job import Job
 from fedmed.methods.control_kinds import ADAPTED, LEFT_OUT, SILENT
 from fedmed.methods.find_method import is_adaptation, load_method
-from fedmed.methods.private_group import ALL_SITES
+from fedmed.methods.method import ALL_SITES
 from fedmed.settings.site import SiteConfig
 from fedmed.settings.yaml_model import YamlModel
 from research.runner.chain import ChainLink, ChainStep, Place

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedmed.data.datalist import case_names
-from fedmed.data.entry_forms import UNLABELED
+from fedmed.data.datalist import UNLABELED, case_names
 from fedmed.errors import DataError
 from fedmed.settings.site import SiteConfig
 from research.runner.site_lists import listed

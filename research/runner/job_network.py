@@ -8,8 +8,7 @@ from pathlib import Path
 from monai.bundle import ConfigParser
 from torch import nn
 
-from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.network import initial_network
+from fedmed.bundles.bundle_parser import initial_network
 from fedmed.durable_files import load_tensors
 from fedmed.recovery.model_store import LAST
 from fedmed.settings.site import SiteConfig
@@ -22,11 +21,9 @@ class JobNetwork:
     """What the bundle of a job says, for a machine without a site: on the CPU, at no place among the job's sites."""
 
     def __init__(self, step: JobStep) -> None:
-        self.step, study = step, step.job.study
-        args = step.job.of_role(step.job.model_role)
-        facts = {"device": "cpu", "site_index": None, "site_count": len(study.sites)}
-        bundle = Bundle(study.bundle, args["overlays"], args["overrides"])
-        self.parser: ConfigParser = bundle.parser_without_site(**facts)
+        self.step, job = step, step.job
+        facts = {"device": "cpu", "site_index": None, "site_count": len(job.study.sites)}
+        self.parser: ConfigParser = job.bundle(job.model_role).parser_without_site(**facts)
 
     @property
     def size(self) -> tuple[int, int]:

@@ -29,8 +29,8 @@ from fedmed.jobs.job_folder import write_job
 from fedmed.kinds.find_kind import kind_of
 from fedmed.messages.answers import Answer
 from fedmed.messages.task import Task
+from fedmed.recovery.checkpoint import RESULT, Checkpoints
 from fedmed.recovery.interrupted_workspace import records
-from fedmed.recovery.server_state import RESULT, STATE
 from fedmed.settings.server import load_server
 from fedmed.settings.site import SiteConfig
 from research.runner.chain import ChainLink, ChainStep, Place
@@ -129,7 +129,7 @@ class JobStep(ChainStep):
         """Whether the folder holds a part of just this run, made from the same images."""
         server = records(self.path)
         # One that was stopped after its job, before it counted as done, has nothing to go on with.
-        started = (server / STATE).is_file() and not (server / RESULT).is_file()
+        started = Checkpoints(server).there() and not (server / RESULT).is_file()
         return started and _read(self.path / STARTED_WITH) == images
 
     def _files(self) -> dict[str, str]:

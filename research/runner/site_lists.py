@@ -8,8 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import EXAMPLE, LABELLED, list_entries, read_datalist
-from fedmed.data.entry_forms import LABEL_KEYS, PATH_KEYS, UNLABELED, names_path
+from fedmed.data.datalist import (
+    EXAMPLE,
+    LABEL_KEYS,
+    LABELLED,
+    PATH_KEYS,
+    UNLABELED,
+    list_entries,
+    names_path,
+    read_datalist,
+)
 from fedmed.errors import DataError, JobError
 from fedmed.files import write_atomically
 from fedmed.methods.method import Method

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedmed.aggregation.buffers import changed, classify, is_batch_norm_buffer, maximum, pooled_variance
+from fedmed.aggregation.sharing import changed, classify, is_batch_norm_buffer, maximum, pooled_variance
 
 
 @pytest.mark.parametrize(

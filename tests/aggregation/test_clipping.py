@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import tensor
 
-from fedmed.aggregation.acceptance import update_norm
-from fedmed.aggregation.clipping import clip_factors, clipping_record, update_norms
+from fedmed.aggregation.acceptance import clip_factors, clipping_record, update_norm, update_norms
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
+from fedmed.methods.method import MEAN
 
 
 def mean_of(**flat):
     """The rule that these flat arguments of a job ask for."""
-    return load_rule(rule_spec(flat))
+    return load_rule(rule_spec({"path": MEAN, "args": flat}))
 
 
 def update(site, n_steps=1, **tensors):

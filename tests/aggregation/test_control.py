@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from fedmed.aggregation.rule import RoundFacts
-from fedmed.aggregation.weighted_mean import WeightedMean
-from fedmed.aggregation.weighting import UniformWeighting
+from fedmed.aggregation.weighted_mean import UniformWeighting, WeightedMean
 from fedmed.errors import StateError, UpdateRefused
 from fedmed.messages.answers import Update
 from fedmed.systems.algorithms import scaffold as control

@@ -8,8 +8,7 @@ from torch import nn
 
 from fedmed.aggregation.rule import RoundFacts
 from fedmed.aggregation.server_optimizers import ServerAdamW, ServerSGD
-from fedmed.aggregation.weighted_mean import WeightedMean
-from fedmed.aggregation.weighting import UniformWeighting
+from fedmed.aggregation.weighted_mean import UniformWeighting, WeightedMean
 from fedmed.errors import JobError, StateError
 from fedmed.messages.answers import Update
 from fedmed.systems.algorithms.feddyn import DynamicStep, DynamicTerm

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from fedmed.aggregation.rule import RoundFacts
-from fedmed.aggregation.weighted_mean import WeightedMean
-from fedmed.aggregation.weighting import UniformWeighting
+from fedmed.aggregation.weighted_mean import UniformWeighting, WeightedMean
 from fedmed.errors import JobError, UpdateRefused
 from fedmed.messages.answers import Update
 from fedmed.systems.fixmatch.server import MeanWithHelpers, nearest

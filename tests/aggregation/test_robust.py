@@ -14,6 +14,7 @@ from fedmed.aggregation.robust import BLOCK, MiddleMean
 from fedmed.errors import JobError, RoundFailed
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
+from fedmed.methods.method import MEAN
 from fedmed.seeds import derive_seed
 
 RULES = [{"rule": "median"}, {"rule": "trimmed_mean"}, {"rule": "trimmed_mean", "trim": 0.4}]
@@ -21,7 +22,7 @@ RULES = [{"rule": "median"}, {"rule": "trimmed_mean"}, {"rule": "trimmed_mean", 
 
 def mean_of(**flat):
     """The rule that these flat arguments of a job ask for."""
-    return load_rule(rule_spec(flat))
+    return load_rule(rule_spec({"path": MEAN, "args": flat}))
 
 
 def random_tensors(count, shape, dtype=torch.float32):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from fedmed.errors import FedMedError, JobError
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
+from fedmed.methods.method import MEAN
 from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
 from fedmed.systems.fedmoco.server import self_adaptive_weights
 
@@ -16,7 +17,7 @@ BY = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}
 
 def mean_of(**flat):
     """The rule that these flat arguments of a job ask for."""
-    return load_rule(rule_spec(flat))
+    return load_rule(rule_spec({"path": MEAN, "args": flat}))
 
 
 def weights(*r, **options):

@@ -11,8 +11,7 @@ from torch import tensor
 from fedmed.aggregation.robust import MiddleMean
 from fedmed.aggregation.server_optimizers import ServerAdam, ServerAdamW, ServerSGD, ServerYogi
 from fedmed.aggregation.tensor_means import BLOCK
-from fedmed.aggregation.weighted_mean import WeightedMean
-from fedmed.aggregation.weighting import SampleWeighting, UniformWeighting
+from fedmed.aggregation.weighted_mean import SampleWeighting, UniformWeighting, WeightedMean
 from fedmed.errors import JobError, RoundFailed, StateError
 from fedmed.messages.answers import Update
 

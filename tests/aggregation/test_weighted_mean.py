@@ -11,11 +11,12 @@ from torch import tensor
 from fedmed.errors import FedMedError, JobError, RoundFailed, SharingError
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
+from fedmed.methods.method import MEAN
 
 
 def mean_of(**flat):
     """The rule that these flat arguments of a job ask for."""
-    return load_rule(rule_spec(flat))
+    return load_rule(rule_spec({"path": MEAN, "args": flat}))
 
 
 def update(site, n_steps=1, **tensors):

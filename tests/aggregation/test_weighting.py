@@ -6,10 +6,11 @@ import math
 import pytest
 import torch
 
-from fedmed.aggregation.weighting import SampleWeighting
+from fedmed.aggregation.weighted_mean import SampleWeighting
 from fedmed.errors import JobError, UpdateRefused
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
+from fedmed.methods.method import MEAN
 from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
 from fedmed.systems.fedmoco.server import SelfAdaptiveWeighting
 
@@ -18,7 +19,7 @@ BY = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}
 
 def mean_of(**flat):
     """The rule that these flat arguments of a job ask for."""
-    return load_rule(rule_spec(flat))
+    return load_rule(rule_spec({"path": MEAN, "args": flat}))
 
 
 def sent(site, r=None, n_steps=4, n_samples=10):

@@ -10,6 +10,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use, faults
 from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.bundles.site_facts import FACTS
+from fedmed.checks.part_in_job import job_of_bundle
 from fedmed.errors import BundleError
 from fedmed.federation.client import Client
 from fedmed.kinds.sound_bundle import check_bundle
@@ -124,11 +125,12 @@ def test_what_a_job_has_no_use_for_may_be_missing(broken):
 
 def test_server_and_sites_refuse_a_broken_bundle_before_anything_trains(broken, tmp_path):
     broken({"kind": None}, {"optimizer": None})
+    job = job_of_bundle("broken", "supervised")
     with pytest.raises(BundleError, match="'kind' is None"):
-        ModelStore.from_args({"bundle": "broken"}, tmp_path)
+        ModelStore(job, tmp_path)
     site = parse_site("here", {"site": "here", "data_root": str(tmp_path), "device": "cpu"}, tmp_path / "site.yaml")
     with pytest.raises(BundleError, match="'kind' is None(.|\n)*no 'optimizer'"):
-        Client(site, tmp_path, bundle="broken", role="supervised")
+        Client(job, site, tmp_path, "supervised")
 
 
 def test_classes_that_the_metadata_describe_wrongly(broken):

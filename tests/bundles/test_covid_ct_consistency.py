@@ -76,12 +76,12 @@ def test_options_beyond_the_paper_are_off(trainer):
 
 
 def test_the_teacher_is_kept_between_rounds_and_stays_at_the_site(tiny_job, tmp_path):
-    small = read_job(tiny_job("o")).clients["ct_east"]["overrides"]
+    small = read_job(tiny_job("o")).overrides("unsupervised")
     overrides = {**small, "teacher": "ema", "ema_decay": 0.5, "ramp_up_steps": 3, "confidence": 0.5}
     overrides |= {"unsupervised_learning_rate": 1.0e-3}
     job = tiny_job(overrides={"supervised": small, "unsupervised": overrides, "evaluate": small})
-    client = Client.from_args(read_job(job).clients["ct_east"], load_site("ct_east"), tmp_path / "site")
-    received = ModelStore.from_args(read_job(job).persistor, job).initial
+    client = Client(read_job(job), load_site("ct_east"), tmp_path / "site")
+    received = ModelStore(read_job(job), job).initial
     first = client.train(Task("train", 0, 2, received, steps=2))
     kept = [load_tensors(tmp_path / "site/state/round_0.pt")["engine"]]
     client.train(Task("train", 1, 2, received, steps=2, private_round=0))

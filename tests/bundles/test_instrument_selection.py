@@ -17,8 +17,8 @@ from instrument_nets.errors import BundleInputError  # noqa: E402
 from instrument_nets.indicators import gaussian, make_indicator, one_hot, prompt, random_vector  # noqa: E402
 
 from fedmed.bundles.bundle import Bundle  # noqa: E402
-from fedmed.bundles.network import parsed  # noqa: E402
-from fedmed.bundles.site_words import words_fault, words_needed  # noqa: E402
+from fedmed.bundles.bundle_parser import parsed  # noqa: E402
+from fedmed.bundles.site_facts import words_fault, words_needed  # noqa: E402
 
 MAPS = torch.tensor([[[[1.0, 3], [2, 0]], [[4, 4], [0, 0]]]])
 WORDS = {"procedure": "nephrectomy"}

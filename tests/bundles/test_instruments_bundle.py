@@ -21,8 +21,8 @@ from PIL import Image
 
 from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle_parser import parsed
 from fedmed.bundles.contract import Use, faults
-from fedmed.bundles.network import parsed
 from fedmed.errors import BundleError, SharingError
 from fedmed.export.verify import SCHEMA
 from fedmed.jobs.app_configs import unlike

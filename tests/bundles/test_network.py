@@ -3,7 +3,7 @@
 import pytest
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.network import parsed
+from fedmed.bundles.bundle_parser import parsed
 from fedmed.errors import BundleError, DataError
 
 

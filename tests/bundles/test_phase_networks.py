@@ -10,7 +10,6 @@ from torch import nn
 from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.bundles.bundle import Bundle
 from fedmed.errors import BundleError, JobError
-from fedmed.recovery.model_store import ModelStore
 
 NAME = "surgical_phase_classification"
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / NAME
@@ -106,11 +105,11 @@ def test_group_norm_takes_weight_and_bias_of_the_batch_norm(channels, groups):
 
 
 @pytest.mark.parametrize("overlays", [[], ["groupnorm"]])
-def test_a_federation_starts_from_imagenet_but_for_the_classifier(overlays, fedmed_home, tmp_path):
+def test_a_federation_starts_from_imagenet_but_for_the_classifier(store_of, overlays, fedmed_home, tmp_path):
     """Each tensor comes from that of its own name; GroupNorm takes BatchNorm's weight and bias."""
     given = write(fedmed_home / "models" / "resnet50.pth", resnet50_shapes())
-    store = ModelStore(tmp_path, NAME, overlays, encoder="resnet50.pth")
-    start = ModelStore(tmp_path, NAME, overlays).initial
+    store = store_of(tmp_path, NAME, overlays, encoder="resnet50.pth")
+    start = store_of(tmp_path, NAME, overlays).initial
     for name, tensor in store.initial.items():
         if name.startswith("classifier.") or name.endswith("num_batches_tracked"):
             assert torch.equal(tensor, start[name]), name
@@ -119,13 +118,13 @@ def test_a_federation_starts_from_imagenet_but_for_the_classifier(overlays, fedm
     assert any("running" in name for name in start) == (not overlays)
 
 
-def test_a_file_of_another_network_is_one_clear_error(fedmed_home, tmp_path):
+def test_a_file_of_another_network_is_one_clear_error(store_of, fedmed_home, tmp_path):
     shallow = {name: shape for name, shape in resnet50_shapes().items() if not name.startswith("layer3.5.")}
     write(fedmed_home / "models" / "shallow.pth", shallow)
     with pytest.raises(BundleError, match=r"'features.layer3.5.conv1.weight' is missing.* torchvision's .* resnet50"):
-        _ = ModelStore(tmp_path, NAME, encoder="shallow.pth").initial
+        _ = store_of(tmp_path, NAME, encoder="shallow.pth").initial
     with pytest.raises(JobError, match="encoder 'none.pth' is not in .*resnet50-0676ba61.pth"):
-        _ = ModelStore(tmp_path, NAME, encoder="none.pth").initial
+        _ = store_of(tmp_path, NAME, encoder="none.pth").initial
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import torch
 from monai.bundle import ConfigParser, ConfigWorkflow
 from PIL import Image
 
-from fedmed.bundles.network import parsed
+from fedmed.bundles.bundle_parser import parsed
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.video_store import VideoStore
 from fedmed_demo import demo_site

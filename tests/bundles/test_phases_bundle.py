@@ -10,7 +10,7 @@ import torch
 import yaml
 from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
 
-from fedmed.bundles.network import parsed
+from fedmed.bundles.bundle_parser import parsed
 from fedmed.errors import DataError
 from fedmed.export.bundle import export_bundle
 from fedmed.export.verify import SCHEMA

@@ -7,8 +7,8 @@ import torch
 from monai.bundle import ConfigWorkflow
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle_parser import parsed
 from fedmed.bundles.contract import Use, faults
-from fedmed.bundles.network import parsed
 from fedmed.errors import BundleError, DataError
 from fedmed.systems.fedcy.engine import CycleEngine, GuidedEngine
 from fedmed.training.frame_batches import ClipBatches

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle_parser import parsed
 from fedmed.bundles.contract import Use, faults
-from fedmed.bundles.network import parsed
 from fedmed.systems.fixmatch.engine import PseudoClassEngine
 from fedmed.systems.fixmatch.loss import AnnealedLoss
 from fedmed_demo import demo_site

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from monai.bundle import ConfigParser
 
-from fedmed.bundles.site_words import check_words, words_fault, words_needed
+from fedmed.bundles.site_facts import check_words, words_fault, words_needed
 from fedmed.errors import BundleError, SiteConfigError
 
 MEANING = "operation of the videos"

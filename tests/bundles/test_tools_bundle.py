@@ -15,7 +15,7 @@ from ignite.engine import Events
 from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
 from PIL import Image, ImageColor
 
-from fedmed.bundles.network import parsed
+from fedmed.bundles.bundle_parser import parsed
 from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.errors import DataError

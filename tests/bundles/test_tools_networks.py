@@ -11,7 +11,6 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.durable_files import load_tensors
 from fedmed.errors import BundleError, JobError
 from fedmed.federation.loop import run_job
-from fedmed.recovery.model_store import ModelStore
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_tool_classification"
 if str(BUNDLE) not in sys.path:
@@ -117,10 +116,12 @@ def test_a_step_of_alexnet_at_the_published_size():
         ([], plain_shapes(ALEXNET), "classifier.6."),
     ],
 )
-def test_a_federation_starts_from_imagenet_but_for_the_last_layer(overlays, shapes, last, fedmed_home, tmp_path):
+def test_a_federation_starts_from_imagenet_but_for_the_last_layer(
+    store_of, overlays, shapes, last, fedmed_home, tmp_path
+):
     write(fedmed_home / "models" / "imagenet.pth", shapes)
-    store = ModelStore(tmp_path, "surgical_tool_classification", overlays, encoder="imagenet.pth")
-    start = ModelStore(tmp_path, "surgical_tool_classification", overlays).initial
+    store = store_of(tmp_path, "surgical_tool_classification", overlays, encoder="imagenet.pth")
+    start = store_of(tmp_path, "surgical_tool_classification", overlays).initial
     for name, tensor in store.initial.items():
         if name.startswith(last) or name.endswith("num_batches_tracked"):
             assert torch.equal(tensor, start[name]), name
@@ -129,7 +130,7 @@ def test_a_federation_starts_from_imagenet_but_for_the_last_layer(overlays, shap
 
 
 @pytest.mark.filterwarnings("ignore:.*which is a no-op")
-def test_a_file_of_another_network_is_one_clear_error(fedmed_home, tmp_path):
+def test_a_file_of_another_network_is_one_clear_error(store_of, fedmed_home, tmp_path):
     vgg = on_meta(VGG13, 6)
     load_imagenet(vgg, write(tmp_path / "vgg13.pth", plain_shapes(VGG)))
     with pytest.raises(BundleInputError, match="nothing.pth does not exist; correct 'encoder_checkpoint', or set it"):
@@ -148,12 +149,12 @@ def test_a_file_of_another_network_is_one_clear_error(fedmed_home, tmp_path):
         load_imagenet(resnet, write(tmp_path / "nan.pth", resnet18_shapes(), float("nan")))
     write(fedmed_home / "models" / "alexnet.pth", plain_shapes(ALEXNET))
     with pytest.raises(BundleError, match="alexnet.pth does not fit ToolNet"):
-        _ = ModelStore(tmp_path, "surgical_tool_classification", ["resnet"], encoder="alexnet.pth").initial
+        _ = store_of(tmp_path, "surgical_tool_classification", ["resnet"], encoder="alexnet.pth").initial
     with pytest.raises(JobError, match="encoder 'none.pth' is not in .*alexnet-owt-7be5be79.pth"):
-        _ = ModelStore(tmp_path, "surgical_tool_classification", encoder="none.pth").initial
+        _ = store_of(tmp_path, "surgical_tool_classification", encoder="none.pth").initial
 
 
-def test_a_resnet_with_batch_norm_under_each_policy(write_tiny_tools_job, tmp_path):
+def test_a_resnet_with_batch_norm_under_each_policy(store_of, write_tiny_tools_job, tmp_path):
     """One round from the same start: sites learn the same, and the policy says what becomes of the statistics."""
     final, runs = {}, {}
     for policy in ("average", "pooled", "local"):
@@ -164,7 +165,7 @@ def test_a_resnet_with_batch_norm_under_each_policy(write_tiny_tools_job, tmp_pa
         runs[policy] = tmp_path / policy
         final[policy] = load_tensors(tmp_path / policy / "server/simulate_job/app_server/FL_global_model.pt")["model"]
     average, pooled, local = final.values()
-    start = ModelStore(tmp_path, "surgical_tool_classification", ["resnet"]).initial
+    start = store_of(tmp_path, "surgical_tool_classification", ["resnet"]).initial
     for name, tensor in average.items():
         if name.endswith("running_var"):
             assert bool((pooled[name] >= tensor * (1 - 1e-6)).all()) and not torch.equal(pooled[name], tensor), name

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedmed.checks.bundle_demands import read_demands
-from fedmed.checks.part_in_job import PartInJob
+from fedmed.checks.part_in_job import PartInJob, job_of_bundle
 
 BUNDLES = Path(__file__).resolve().parents[1] / "federation"
 
@@ -15,7 +15,7 @@ BUNDLES = Path(__file__).resolve().parents[1] / "federation"
     ("cxr_classification", {}, None),
 ])  # fmt: skip
 def test_the_rate_at_which_videos_are_taken(small_site, bundle, overrides, rate):
-    work = PartInJob("job", {"bundle": bundle, "overrides": overrides, "role": "supervised"})
+    work = PartInJob("job", "supervised", job_of_bundle(bundle, "supervised", **overrides))
     demands, _ = read_demands(work, small_site.config(words={}))
     assert demands.bundle is not None and demands.rate == rate
 
@@ -29,7 +29,7 @@ def test_the_rate_at_which_videos_are_taken(small_site, bundle, overrides, rate)
 )
 def test_a_word_that_the_bundle_needs_is_a_problem_where_it_is_missing(small_site, monkeypatch, words, fault):
     monkeypatch.setenv("FEDMED_BUNDLES", str(BUNDLES))
-    work = PartInJob("job", {"bundle": "small_bundle", "overlays": ["worded"], "role": "supervised"})
+    work = PartInJob("job", "supervised", job_of_bundle("small_bundle", "supervised", ["worded"]))
     demands, found = read_demands(work, small_site.config(words=words))
     assert demands.bundle is not None and [one.level for one in found] == ["problem"] * bool(fault)
     assert all(fault in one.text and "nephrectomy" not in one.words for one in found)

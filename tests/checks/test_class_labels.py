@@ -5,7 +5,7 @@ import json
 from fedmed.checks.entries import count_lists, read_entries
 from fedmed.checks.measurement import choose_sample, write_datalist
 from fedmed.checks.site_check import Options, check_site
-from fedmed.data.entry_forms import ImageWithClass
+from fedmed.data.datalist import ImageWithClass
 from fedmed.kinds.classification import Classification
 
 CLASSES = ("normal", "normal", "bacteria", "virus")  # of the site's entries, see conftest.py

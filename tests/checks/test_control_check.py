@@ -70,5 +70,5 @@ def test_a_rule_that_needs_more_sites_says_so(tiny_job, tmp_path):
 def test_whether_the_run_itself_is_done(finished_run, tmp_path, change_study):
     job = shutil.copytree(finished_run.parent / "study", tmp_path / "study")
     assert is_done(job, finished_run) and not is_done(job, tmp_path)
-    with pytest.raises(JobError, match="another job than .*: 'seed' is 0 and 1"):
+    with pytest.raises(JobError, match="another job than .*: 'seed' is the default and 1"):
         is_done(change_study(job, seed=1), finished_run)

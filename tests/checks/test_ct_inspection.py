@@ -8,7 +8,7 @@ import pytest
 
 from fedmed.checks.ct_inspection import _FAULTS, _NOTES, CTInspection, explain
 from fedmed.checks.entries import check_lists, read_entries
-from fedmed.data.entry_forms import ImageWithMask
+from fedmed.data.datalist import ImageWithMask
 from fedmed.data.prepare import volume_faults
 from fedmed.kinds.segmentation_3d import Segmentation3D
 

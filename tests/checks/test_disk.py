@@ -7,7 +7,7 @@ import pytest
 from fedmed.checks.ct_inspection import CTInspection
 from fedmed.checks.disk import check_disk, state_bytes
 from fedmed.checks.entries import read_entries
-from fedmed.data.entry_forms import ImageWithMask
+from fedmed.data.datalist import ImageWithMask
 
 
 def kinds(found):

@@ -16,7 +16,7 @@ def test_a_study_is_taken_as_its_job_is(tiny_job):
 def test_a_site_is_found_by_its_name(tiny_job):
     work = find_work(str(tiny_job()), "ct_east")
     assert (work.name, work.role, work.steps, work.rounds) == ("tiny", "unsupervised", 2, 1)
-    assert work.args["overlays"] == ["demo", "unlabelled", "consistency"]
+    assert work.job.overlays("unsupervised") == ["demo", "unlabelled", "consistency"]
 
 
 def test_a_site_that_the_job_does_not_name_says_its_role(tiny_job):
@@ -46,7 +46,7 @@ def test_a_role_that_the_job_does_not_have_is_an_error_also_where_lists_tell_it(
 def test_a_bundle_is_enough_and_the_lists_tell_the_role():
     assert find_work("covid_ct_segmentation", "k", lists={"training": 2}).role == "supervised"
     work = find_work("covid_ct_segmentation", "k", overlays=["demo"], lists={"unlabeled": 2})
-    assert work.args["overlays"] == ["demo", "unlabelled", "agreement"] and work.steps is None
+    assert work.job.overlays("unsupervised") == ["demo", "unlabelled", "agreement"] and work.steps is None
     assert find_work("covid_ct_segmentation", "k", lists={"testing": 1}).role == "evaluate"
 
 

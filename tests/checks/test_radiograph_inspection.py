@@ -12,14 +12,14 @@ from fedmed.checks.entries import Entry, check_lists, read_entries
 from fedmed.checks.facts import round_seconds, round_steps
 from fedmed.checks.hospital_report import page, print_checked, write_csv
 from fedmed.checks.measurement import Measured
-from fedmed.checks.part_in_job import PartInJob, find_work
+from fedmed.checks.part_in_job import PartInJob, find_work, job_of_bundle
 from fedmed.checks.radiograph_inspection import PICTURE, RadiographInspection
 from fedmed.checks.site_check import Options, check_site
 from fedmed.checks.video_inspection import VideoInspection
 from fedmed.data import image_size
-from fedmed.data.entry_forms import ImageWithClass
+from fedmed.data.datalist import ImageWithClass
+from fedmed.data.patients import TrainedOn
 from fedmed.data.prepare.pool import DIED
-from fedmed.data.trained_on import TrainedOn
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.kinds.classification import Classification
@@ -263,7 +263,7 @@ def test_a_job_tells_epochs_choice_and_what_it_asks_for(study, pretraining):
     work = find_work(str(pretraining), "hospital_k")
     assert (work.chooses, work.scores, work.exchanged, work.extras) == (False, False, ("mu", "sigma", "n"), EXTRAS)
     overlays = {
-        role: find_work("cxr_classification", "k", role).args["overlays"] for role in ("unsupervised", "supervised")
+        role: find_work("cxr_classification", "k", role).job.overlays(role) for role in ("unsupervised", "supervised")
     }
     assert overlays == {"unsupervised": ["pretrain"], "supervised": []}
 
@@ -289,7 +289,7 @@ def test_a_round_of_epochs_is_as_long_as_the_sites_images(check, study):
     assert round_steps(checked) == 3  # 2 epochs of 3 images, one of each class, in batches of 2
     assert round_seconds(checked) == pytest.approx(3 * 0.5 + 4 * 0.1)
     checked.kind = Encoder()
-    checked.work = PartInJob("pre", {"role": "unsupervised"}, epochs=1, chooses=False)
+    checked.work = PartInJob("pre", "unsupervised", job_of_bundle("b", "unsupervised"), epochs=1, chooses=False)
     checked.measured = Measured(batch=2, step_seconds=0.5, metadata_seconds=0.25)
     assert round_seconds(checked) == pytest.approx(4 * 0.5 + 8 * 0.25)  # 8 images without their labels
 

@@ -6,7 +6,7 @@ from PIL import Image
 
 from fedmed.data.augment.clahe import ClaheViewsd
 from fedmed.data.cache import CaseCacheDataset
-from fedmed.data.sampling import training_loader
+from fedmed.data.cases import training_loader
 from fedmed.errors import DataError, FedMedError
 
 

@@ -10,13 +10,10 @@ import torch
 from monai.data import MetaTensor, get_track_meta
 from monai.transforms import RandFlipd, RandSpatialCropd, ScaleIntensityRanged, SpatialPadd
 
-from fedmed.data import store as storing
-from fedmed.data.cache import CaseCacheDataset, settings_text
+from fedmed.data import cache as storing
+from fedmed.data.cache import FOLDER, CaseCacheDataset, CaseStore, default_cache_dir, purge, settings_text
+from fedmed.data.cases import CheckCased, ForegroundIndexd, LoadCased
 from fedmed.data.datalist import load_datalist
-from fedmed.data.store import FOLDER, CaseStore, default_cache_dir, purge
-from fedmed.data.transforms.check import CheckCased
-from fedmed.data.transforms.foreground import ForegroundIndexd
-from fedmed.data.transforms.load import LoadCased
 from fedmed.errors import DataError
 
 

@@ -7,11 +7,10 @@ import torch
 from monai.data import DataLoader
 from monai.transforms import LoadImaged, ScaleIntensityRanged
 
-from fedmed.data.cache import CaseCacheDataset
+from fedmed.data.cache import FOLDER, CaseCacheDataset
+from fedmed.data.cases import training_loader
 from fedmed.data.classes import labelled_fraction, load_images
 from fedmed.data.datalist import load_datalist
-from fedmed.data.sampling import training_loader
-from fedmed.data.store import FOLDER
 from fedmed.errors import DataError
 
 

@@ -4,8 +4,15 @@ import logging
 import pytest
 
 from fedmed.data import datalist as module
-from fedmed.data.datalist import case_names, check_words, list_entries, load_datalist
-from fedmed.data.entry_forms import ImageWithClass, ImageWithMask, Video
+from fedmed.data.datalist import (
+    ImageWithClass,
+    ImageWithMask,
+    Video,
+    case_names,
+    check_words,
+    list_entries,
+    load_datalist,
+)
 from fedmed.errors import DataError
 from fedmed.files import read_json
 

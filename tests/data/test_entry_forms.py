@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedmed.data.entry_forms import ImageAlone, ImageWithClass, ImageWithMask, Video, form_of, is_word
+from fedmed.data.datalist import ImageAlone, ImageWithClass, ImageWithMask, Video, form_of, is_word
 from fedmed.errors import DataError
 
 

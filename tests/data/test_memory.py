@@ -7,10 +7,9 @@ from monai.transforms import LoadImaged, ScaleIntensityRanged
 from PIL import Image
 
 from fedmed.data import cache as caching
-from fedmed.data.cache import CaseCacheDataset
+from fedmed.data.cache import FOLDER, CaseCacheDataset, CaseMemory
+from fedmed.data.cases import training_loader
 from fedmed.data.datalist import load_datalist
-from fedmed.data.sampling import training_loader
-from fedmed.data.store import FOLDER, CaseMemory
 
 IMAGE = 6 * 4 * 4  # bytes of a prepared picture
 

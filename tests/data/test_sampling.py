@@ -6,12 +6,9 @@ import pytest
 import torch
 from monai.transforms import RandCropByPosNegLabeld, RandFlipd, RandShiftIntensityd, SpatialPadd
 
-from fedmed.data.cache import CaseCacheDataset
+from fedmed.data.cache import FOLDER, CaseCacheDataset
+from fedmed.data.cases import BACKGROUND, FOREGROUND, ForegroundIndexd, LoadCased, probe_loader, training_loader
 from fedmed.data.datalist import load_datalist
-from fedmed.data.sampling import probe_loader, training_loader
-from fedmed.data.store import FOLDER
-from fedmed.data.transforms.foreground import BACKGROUND, FOREGROUND, ForegroundIndexd
-from fedmed.data.transforms.load import LoadCased
 from fedmed.errors import DataError
 
 KEYS = ["image", "label"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedmed.data.trained_on import TrainedOn, owners
+from fedmed.data.patients import TrainedOn, owners
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmed.data.transforms.foreground import BACKGROUND, FOREGROUND, ForegroundIndexd
+from fedmed.data.cases import BACKGROUND, FOREGROUND, ForegroundIndexd
 
 
 def indices(mask, limit):

@@ -2,8 +2,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from fedmed.data.transforms.check import CheckCased
-from fedmed.data.transforms.load import LoadCased
+from fedmed.data.cases import CheckCased, LoadCased
 from fedmed.errors import DataError
 
 AFFINE = np.diag([-2.0, -2.0, 5.0, 1.0])

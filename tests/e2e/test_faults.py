@@ -223,7 +223,7 @@ def test_a_killed_server_goes_on_after_its_restart(own_federation, job, goes_on,
     federation.restart("server", only_waiting=True)
     assert not federation.job_processes("server", job_id), "it would write into what is resumed"
     kept = federation.run_folder("server", job_id)
-    assert (kept / "fedmed/server_state.json").is_file() and not (kept / "fedmed/result.json").exists()
+    assert list((kept / "fedmed/checkpoints").glob("round_*.pt")) and not (kept / "fedmed/result.json").exists()
     assert script("resume", kept, tmp_path / "by_folder", "--job", faulty).returncode == 0
     assert federation.session("lead").get_job_meta(job_id)["status"] == "FINISHED:ABORTED"
     said = log_of(federation.download(job_id))
@@ -300,8 +300,8 @@ def test_a_site_that_vanishes_is_waited_for_no_longer_and_comes_back_with_its_st
     job_id = federation.submit(faulty)
     until((tmp_path / "late").exists)
     federation.kill("ct_east")
-    state = federation.run_folder("server", job_id) / "fedmed/server_state.json"
-    until(lambda: json.loads(state.read_text())["round"] == 1, seconds=600)
+    state = federation.run_folder("server", job_id) / "fedmed/checkpoints/round_1.pt"
+    until(state.is_file, seconds=600)
     federation.session("lead").abort_job(job_id)
     federation.finish(job_id)
     federation.restart("ct_east")

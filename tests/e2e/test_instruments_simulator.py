@@ -18,7 +18,6 @@ from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server_training import ServerTraining
 from fedmed.jobs.job_folder import read_job, write_job
-from fedmed.recovery.model_store import ModelStore
 
 pytestmark = pytest.mark.slow
 JOB = Path(__file__).resolve().parents[2] / "jobs/instruments_fedst"
@@ -46,7 +45,7 @@ def of_the_sites():
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, fedmed_home, of_the_server, of_the_sites):
+def place(store_of, tmp_path_factory, fedmed_home, of_the_server, of_the_sites):
     """The job, its result in one process, a pre-trained model, and settings of hospitals and server."""
     root = tmp_path_factory.mktemp("instruments")
     (root / "configs").mkdir()
@@ -56,7 +55,9 @@ def place(tmp_path_factory, fedmed_home, of_the_server, of_the_sites):
         (root / "configs" / f"{site}.yaml").write_text(yaml.safe_dump(values))
     server = {**DEMO, "demo_site": "inst_simulator", "cache_dir": str(root / "cache/server")}
     (root / "server.yaml").write_text(yaml.safe_dump(server))
-    tensors = ModelStore(root, "instrument_segmentation", ["demo", "single_frame"], SIZE, seed=5).initial
+    tensors = store_of(
+        root, "instrument_segmentation", ["demo", "single_frame"], overrides={"supervised": SIZE}, seed=5
+    ).initial
     torch.save({"model": tensors, "meta": {}}, root / "best_FL_global_model.pt")
     job = read_job(JOB)
     method = {**job.study.method.model_dump(), "args": {"server_steps": 3}}

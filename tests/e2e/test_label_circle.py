@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from fedmed.data.store import FOLDER
+from fedmed.data.cache import FOLDER
 from fedmed.federation.loop import run_job
 from fedmed.labelling.studies import read_site
 from fedmed_demo import demo_site

@@ -78,7 +78,7 @@ def test_flare_the_loop_and_a_killed_and_resumed_run_are_equal_bit_for_bit(job, 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Server, "train_tasks", lambda self, round: begin(self, round) if round < 2 else _killed())
         run_job(job, tmp_path / "killed")
-    assert (tmp_path / "killed/server/simulate_job/fedmed/rule/round_1.pt").is_file()
+    assert (tmp_path / "killed/server/simulate_job/fedmed/checkpoints/round_1.pt").is_file()
     run_job(job, tmp_path / "killed", resume=True)
     assert same(left(tmp_path / "killed"), expected)
 

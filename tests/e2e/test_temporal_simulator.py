@@ -16,7 +16,6 @@ import yaml
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
-from fedmed.recovery.model_store import ModelStore
 from fedmed_demo import demo_site
 
 pytestmark = pytest.mark.slow
@@ -27,7 +26,7 @@ STATE = "simulate_job/fedmed/state/round_1.pt"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, fedmed_home):
+def place(store_of, tmp_path_factory, fedmed_home):
     """The job, a model of single frames, and two hospitals all of whose videos have labels."""
     root = tmp_path_factory.mktemp("temporal")
     (root / "configs").mkdir()
@@ -38,7 +37,7 @@ def place(tmp_path_factory, fedmed_home):
         values |= {"privacy": {"min_cases": 1}}  # one video to choose by, of nobody
         values |= {"datalist": str(data / "datalist_labelled.json")} if role == "supervised" else {}
         (root / "configs" / f"{site}.yaml").write_text(yaml.safe_dump(values))
-    tensors = ModelStore(root, "surgical_phase_classification", ["demo"], SIZE, seed=5).initial
+    tensors = store_of(root, "surgical_phase_classification", ["demo"], overrides={"supervised": SIZE}, seed=5).initial
     torch.save({"model": tensors, "meta": {}}, root / "models/best_FL_global_model.pt")
     overrides = {role: SIZE for role in set(ROLES.values())}
     write_job(read_job(JOB).changed({"sites": ROLES, "rounds": 2, "overrides": overrides}), root / "job")

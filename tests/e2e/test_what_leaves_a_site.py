@@ -58,7 +58,7 @@ def lose_an_image(root):
 @pytest.fixture(scope="module")
 def secrets(run, secrets_type):
     found, job = secrets_type(), read_job(run / "leaves")
-    initial = ModelStore.from_args(job.persistor, run).initial  # of the seed, known to everybody
+    initial = ModelStore(job, run).initial  # of the seed, known to everybody
     for site in SITES:
         config = load_site(site) if site != "ct_south" else None
         data = config.data_root if config else run / "ct_south_data"

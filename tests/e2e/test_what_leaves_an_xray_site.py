@@ -136,7 +136,7 @@ def tensors(value, name):
 def test_the_loop_gives_the_same_model_bit_by_bit(run):
     root, _ = run
     flare, loop = model(root, "ws"), model(root, "loop")
-    initial = ModelStore.from_args(read_job(root / "xray").persistor, root).initial
+    initial = ModelStore(read_job(root / "xray"), root).initial
     assert flare.keys() == loop.keys() and all(torch.equal(flare[name], loop[name]) for name in loop)
     assert not torch.equal(flare["encoder.conv1.weight"], initial["encoder.conv1.weight"])
     for one, other in zip(rounds(root, "ws"), rounds(root, "loop"), strict=True):

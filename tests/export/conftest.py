@@ -35,29 +35,22 @@ def copied(finished_run, tmp_path):
 
 
 @pytest.fixture
-def written(tmp_path):
+def written(job_of, tmp_path):
     """Return a function that writes a run with the server's own code, but without sites: one round, given tensors.
 
     ``change`` may alter the named tensors; ``meta`` what is saved beside them.
     """
 
-    def written(
-        overlays=("demo",), overrides=None, change=None, sites=None, meta=None, aggregator=None, name="made", classes=()
-    ):
+    def written(overlays=("demo",), overrides=None, change=None, sites=TWO, meta=None, name="made", **said):
         records = tmp_path / name / "server" / "simulate_job"
-        model = {
-            "bundle": "covid_ct_segmentation",
-            "overlays": list(overlays),
-            "overrides": overrides or SMALL,
-            "classes": classes,
-        }
-        store = ModelStore.from_args(model, records / "app_server")
-        plan = {"sites": sites or TWO, "rounds": 1, "steps": 1, "job": name}
-        server = Server.from_args(plan, aggregator or {}, store, records / "fedmed")
+        said |= {"overlays": list(overlays), "overrides": {"supervised": overrides or SMALL}}
+        job = job_of(name=name, sites=sites, rounds=1, steps=1, **said)
+        store = ModelStore(job, records / "app_server")
+        server = Server(job, store, records / "fedmed")
         tensors = {key: tensor.clone() for key, tensor in server.tensors.items()}
         changed = change(tensors) if change else None
         store.save(changed or tensors, meta or {"round": 0}, False)
-        server.record.round({"round": 0, "aggregated": True, "accepted": sorted(server.plan.sites), "sites": {}})
+        server.record.round({"round": 0, "aggregated": True, "accepted": sorted(server.study.sites), "sites": {}})
         server.record.result({"best_round": None, "best_score": None, "last_score": None, "test": {}})
         return tmp_path / name
 

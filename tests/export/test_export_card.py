@@ -7,7 +7,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.network import initial_network
+from fedmed.bundles.bundle_parser import initial_network
 from fedmed.export.bundle import export_bundle
 from fedmed.export.card import _rule, _training, card, limits, named, story
 from fedmed.export.exporter import exporter_of

@@ -11,7 +11,6 @@ from fedmed.durable_files import save_tensors
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle, facts_to_set, site_facts, words_of
 from fedmed.export.weights import complete_weights
-from fedmed.jobs.plan import Plan
 from fedmed.recovery.model_store import MEAN_OF_PRIVATE
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_west": "evaluate"}
@@ -24,7 +23,7 @@ def kept(written, opened):
     """Return a function: a run whose server has kept a mean, all values 0.5; ``meta`` and ``drop`` damage the file."""
 
     def kept(drop=(), **meta):
-        folder = written(aggregator={"sharing": "block_6"}, sites=SITES)
+        folder = written(sharing="block_6", sites=SITES)
         run, store, _ = opened(folder)
         path = run.records / "result.json"
         row = {"dice_mean": 0.4, "dice_std": 0.1, "n_cases": 2, "decoder_of": "all"}
@@ -85,7 +84,7 @@ def test_what_cannot_be_exported_is_named(kept, opened, damage, unseen, message)
 
 
 def test_a_run_that_kept_nothing_says_what_it_needs(written, opened):
-    run, store, exporter = opened(written(aggregator={"sharing": "block_6"}, sites=SITES))
+    run, store, exporter = opened(written(sharing="block_6", sites=SITES))
     with pytest.raises(
         ExportError, match="kept no mean .* 'release_from: all' and 'release_keep: true', and each site"
     ):
@@ -109,25 +108,25 @@ def test_words_are_written_as_a_site_would():
 
 def test_words_are_of_one_site_and_for_bundles_that_take_them(opened, written):
     run, store, _ = opened(written())
-    assert site_facts(store.bundle, run.plan, None, {}) == {} == facts_to_set(store.bundle, "ct_west", {})
+    assert site_facts(store.bundle, run.study, None, {}) == {} == facts_to_set(store.bundle, "ct_west", {})
     with pytest.raises(ExportError, match="name that with --site or --unseen"):
-        site_facts(store.bundle, run.plan, None, {"procedure": "lobectomy"})
+        site_facts(store.bundle, run.study, None, {"procedure": "lobectomy"})
     with pytest.raises(ExportError, match="takes no words of a site at inference"):
-        site_facts(store.bundle, run.plan, "ct_west", {"procedure": "lobectomy"})
+        site_facts(store.bundle, run.study, "ct_west", {"procedure": "lobectomy"})
 
 
-def test_a_bundle_for_one_site_has_its_place_and_its_words_where_a_person_says_them(tmp_path):
+def test_a_bundle_for_one_site_has_its_place_and_its_words_where_a_person_says_them(job_of, tmp_path):
     path = tmp_path / "inference.yaml"
     path.write_text("{site_name: alone, site_words: {}, site_index: 0, site_count: 1}")
     parser = lambda **facts: ConfigParser({"words_needed": {"procedure": ["nephrectomy", "lobectomy"]}})  # noqa: E731
     bundle = SimpleNamespace(name="b", config_file=lambda name: path, parser=parser, federation={})
-    plan, words = Plan(sites=SITES, rounds=1), {"procedure": "lobectomy"}
-    assert site_facts(bundle, plan, None, {}) == {} == facts_to_set(bundle, None, {})
-    assert site_facts(bundle, plan, "ct_south", {}) == {"site_index": 1, "site_count": 2}
+    study, words = job_of(name="x", sites=SITES, rounds=1, steps=1).study, {"procedure": "lobectomy"}
+    assert site_facts(bundle, study, None, {}) == {} == facts_to_set(bundle, None, {})
+    assert site_facts(bundle, study, "ct_south", {}) == {"site_index": 1, "site_count": 2}
     told = {"site_name": "ct_west", "site_words": words, "site_index": None, "site_count": 2}
-    assert site_facts(bundle, plan, "ct_west", words) == told
+    assert site_facts(bundle, study, "ct_west", words) == told
     assert facts_to_set(bundle, "ct_west", words) == {}
     needed = {"site_facts_needed": ["site_name", "site_words"], "words_needed": ["procedure"]}
     assert facts_to_set(bundle, "ct_west", {}) == needed
     with pytest.raises(ExportError, match="which the bundle does not know; did you mean 'lobectomy'"):
-        site_facts(bundle, plan, "ct_west", {"procedure": "lobektomy"})
+        site_facts(bundle, study, "ct_west", {"procedure": "lobektomy"})

@@ -157,7 +157,7 @@ def test_a_resumed_run_is_complete_with_what_was_made_before_the_interruption(
 
 
 def test_private_batch_norm_statistics_make_a_model_incomplete_too(written, opened):
-    run, store, exporter = opened(written((), AHNET, aggregator={"buffers": "local"}))
+    run, store, exporter = opened(written((), AHNET, buffers="local"))
     with pytest.raises(ExportError, match="looks complete and is not: .*bn0.running_mean"):
         complete_weights(run, store, exporter, "selected")
     statistics = {n: t + 1 for n, t in store.initial.items() if "running_" in n or "num_batches" in n}

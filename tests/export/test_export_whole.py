@@ -119,7 +119,7 @@ def test_a_new_federation_starts_from_it(exported_bundle, write_tiny_job, tmp_pa
     sites = {"ct_north": "supervised", "ct_east": "unsupervised"}
     spec = {"sites": sites, "overlays": [], "overrides": {}, "checkpoint": "model.pt", "steps": 1}
     job = write_tiny_job(tmp_path, "next", **spec)
-    store = ModelStore.from_args(read_job(job).persistor, tmp_path)
+    store = ModelStore(read_job(job), tmp_path)
     weights = torch.load(exported_bundle / "models" / "model.pt", weights_only=True)
     assert all(torch.equal(store.initial[name], weights[name]) for name in weights)
     run_job(job, tmp_path / "ws")
@@ -142,7 +142,7 @@ def test_a_model_of_lungs_says_so_everywhere(written, tmp_path):
         "unit": "l",
         "code": {"value": "44029006", "meaning": "Left lung"},
     }
-    run = written(overrides=SMALL | {"classes": ["left lung"]}, classes=[said])
+    run = written(classes=[said])
     made = export_bundle(run, tmp_path / "lung_segmentation", verify=True)
     meta, card = described(made.out), (made.out / "docs" / "README.md").read_text()
     assert meta["name"] == meta["task"] == "Segmentation of left lung in CT volumes"
@@ -224,8 +224,7 @@ def test_a_site_called_like_a_role_takes_no_setting_away():
 
 
 def test_a_job_called_after_a_hospital_loses_its_name(written, tmp_path):
-    weights = {"user_weights": {"ct_north": 2.0}}
-    made = export_bundle(written(name="ct_north_study", aggregator=weights), tmp_path / "x_segmentation")
+    made = export_bundle(written(name="ct_north_study", user_weights={"ct_north": 2.0}), tmp_path / "x_segmentation")
     federation = described(made.out)["federation"]
     assert federation["job"] == "(withheld)" and federation["sites"][0]["weight"] == 2.0
     assert "user_weights" not in federation["aggregation"]

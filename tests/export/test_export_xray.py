@@ -227,7 +227,7 @@ def test_a_federation_fine_tunes_the_exported_encoder(encoder, tmp_path, monkeyp
         "checkpoint": "pretrained.pt",
         "checkpoint_tensors": ["^encoder\\."],
     }
-    store = ModelStore.from_args(read_job(write_job(Job.of(spec), tmp_path / "job")).persistor, tmp_path)
+    store = ModelStore(read_job(write_job(Job.of(spec), tmp_path / "job")), tmp_path)
     weights = torch.load(encoder[1].out / "models" / "pretrained.pt", weights_only=True)
     shared = [name for name in store.initial if name.startswith("encoder.")]
     assert shared and all(torch.equal(store.initial[name], weights[name]) for name in shared)

@@ -5,6 +5,7 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,10 +13,13 @@ import yaml
 
 from fedmed.federation import run_record
 from fedmed.federation.client import Client
+from fedmed.federation.exchange import Exchange
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
+from fedmed.jobs.study import Named, Study
+from fedmed.methods.declarations import Exchanged
 from fedmed.settings.server import ALLOWED
 from fedmed.settings.site import load_file
 
@@ -74,6 +78,17 @@ def _site(folder, rows, own=None):
     values |= {"allowed_classes": [OWN_METHOD]}
     path.write_text(yaml.safe_dump({**values, **(own or {}).get(folder.name, {})}))
     return load_file(path)
+
+
+@pytest.fixture
+def exchange_of():
+    """Return a function: site -> role, and what a method says of its exchange -> the server's side of it."""
+
+    def made(sites, **said):
+        study = Study(name="x", bundle="b", method=Named(path="m"), sites=sites, rounds=3, steps=1)
+        return Exchange(SimpleNamespace(study=study, exchange=Exchanged(**said)))
+
+    return made
 
 
 @pytest.fixture

@@ -78,9 +78,9 @@ def test_sites_with_labels_tell_their_colours_and_all_others_take_them(phases, a
 def test_where_only_scored_sites_are_left_out_they_see_their_images_as_they_are(phases, allow_extras, tmp_path):
     allow_extras("colour_statistics")
     job = read_job(phases(adaptation={"name": "colour", "args": {"scored_sites": False}}))
-    assert job.plan.exchange["given_to"] == ["unsupervised"] and not job.plan.told_when_scored
+    assert job.exchange.given_to == ("unsupervised",) and not job.exchange.receives("evaluate")
     evaluated = next(site for site, role in job.study.sites.items() if role == "evaluate")
-    assert "colour_matching" not in job.clients[evaluated]["overlays"]
+    assert "colour_matching" not in job.overlays(job.role(evaluated))
 
 
 def test_a_run_that_was_stopped_before_its_last_scores_asks_again(phases, allow_extras, moved, monkeypatch, tmp_path):
@@ -113,7 +113,7 @@ def test_every_model_is_scored_with_a_sites_own_statistics(phases, monkeypatch, 
 def test_adaptations_go_together(phases, allow_extras, moved, tmp_path):
     allow_extras("colour_statistics")
     job = read_job(folder := phases(adaptation=["colour", {"name": "statistics", "args": {"prior": 4}}]))
-    of_role = {role: job.clients[site]["overlays"] for site, role in job.study.sites.items()}
+    of_role = {role: job.overlays(job.role(site)) for site, role in job.study.sites.items()}
     assert of_role["supervised"][-1] == "own_colours"
     assert of_role["unsupervised"][-3:] == ["training_images", "colour_matching", "own_statistics"]
     assert of_role["evaluate"][-3:] == ["scored_images", "colour_matching", "own_statistics"]
@@ -149,4 +149,4 @@ def test_none_is_no_adaptation(phases, none):
 def test_a_study_of_earlier_is_read_under_the_name_of_today(phases, caplog):
     job = read_job(phases(algorithm="gamma_matching"))
     assert job.method.spec()["adaptation"] == [{"name": "intensity", "args": {"scored_sites": False}}]
-    assert "algorithm" not in job.method.spec() and job.plan.exchange["given_to"] == ["unsupervised"]
+    assert "algorithm" not in job.method.spec() and job.exchange.given_to == ("unsupervised",)

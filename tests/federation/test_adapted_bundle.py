@@ -13,12 +13,10 @@ from fedmed.adapting.bundle import adapt_bundle
 from fedmed.bundles.infer import run_inference
 from fedmed.data.augment.intensities import INTENSITIES
 from fedmed.export.bundle import export_bundle
-from fedmed.federation.exchange import Exchange
 from fedmed.federation.loop import run_job
 from fedmed.federation.workflow import Closing
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
-from fedmed.jobs.plan import Plan
 from fedmed.messages.answers import Extras
 from fedmed_demo import demo_site
 
@@ -95,9 +93,9 @@ def test_the_bundle_carries_the_mean_and_says_what_the_site_scored(run, fedmed_h
 
 
 @pytest.mark.parametrize(("told", "kept"), [("abc", 3), ("ab", 0), ("a", 0)])
-def test_a_mean_is_kept_only_where_each_site_told(told, kept):
-    names = {"names": [INTENSITIES], "rounds": [0], "given_to": ["unsupervised"]}
-    exchange = Exchange(Plan(dict.fromkeys("abc", "supervised") | {"d": "unsupervised"}, 1, 1, exchange=names))
+def test_a_mean_is_kept_only_where_each_site_told(exchange_of, told, kept):
+    said = {"names": (INTENSITIES,), "once": True, "given_to": ("unsupervised",)}
+    exchange = exchange_of(dict.fromkeys("abc", "supervised") | {"d": "unsupervised"}, **said)
     assert exchange.once
     exchange.take({site: Extras(site, 0, {INTENSITIES: torch.ones(100) / 100}) for site in told}, 0, list("abc"))
     assert exchange.references.get("sites", 0) == kept

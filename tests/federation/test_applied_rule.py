@@ -57,15 +57,15 @@ class Fixed:
 
 
 @pytest.fixture
-def make(tmp_path, monkeypatch):
+def make(job_of, tmp_path, monkeypatch):
     """Return a function: a rule -> a server that keeps its state in memory only."""
     monkeypatch.syspath_prepend(Path(__file__).parent / "made_up")
     monkeypatch.setenv(ALLOWED, MADE_UP["path"])
-    monkeypatch.setattr("fedmed.recovery.server_state.ServerState.save", lambda *a, **k: None)
+    monkeypatch.setattr("fedmed.recovery.checkpoint.Checkpoints.save", lambda *a, **k: None)
 
-    def make(rule=None, **plan):
-        controller = {"sites": SITES, "rounds": 4, "steps": 2, **plan}
-        server = Server.from_args(controller, {"rule": MADE_UP}, Store(), tmp_path)
+    def make(rule=None, **said):
+        job = job_of(**{"name": "x", "sites": SITES, "rounds": 4, "steps": 2, "rule": MADE_UP, **said})
+        server = Server(job, Store(), tmp_path)
         if rule is not None:
             server.applied.rule = rule
         return server
@@ -169,9 +169,9 @@ def test_a_rule_may_refuse_an_update(make):
 
 
 def test_a_rule_is_told_who_sends_what_in_each_kind_of_round(make):
-    rule, server = Fixed(), make(warm_start_rounds=2)
+    rule, server = Fixed(), make(warm_start={"rounds": 2}, max_norm=5.0)
     server.applied.rule = rule
-    server.applied.check(server.policies, MODEL, 5.0)
+    server.applied.check(server.policies, MODEL)
     assert rule.senders.roles == SITES and rule.senders.max_norm == 5.0
     assert {site: list(names) for site, names in rule.senders.sent.items()} == dict.fromkeys("abu", list(MODEL))
 

@@ -22,10 +22,10 @@ NORMS = {f"{part}.norm.running_mean": torch.tensor([3.0]) for part in ("encoder"
 
 
 @pytest.fixture
-def make(tmp_path):
+def make(job_of, tmp_path):
     """Return a function that trains three rounds of fakes; the aggregate of round ``best`` scores highest."""
 
-    def make(best=1, aggregator=None, model=MODEL, samples=None, **plan):
+    def make(best=1, model=MODEL, samples=None, **said):
         told = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
         bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
         store = SimpleNamespace(
@@ -35,8 +35,8 @@ def make(tmp_path):
         store.kept = []
         store.keep_mean = lambda *content: store.kept.append(content)
         store.describe, store.save, store.classes_learnt = dict, lambda *content: None, ()
-        controller = {"sites": SITES, "rounds": 3, "steps": 4, "release_from": "a", "min_clients": 1, **plan}
-        server = Server.from_args(controller, aggregator or {"sharing": "head"}, store, tmp_path)
+        said = {"sharing": "head", "release_from": "a", "min_clients": 1, **said}
+        server = Server(job_of(name="x", sites=SITES, rounds=3, steps=4, **said), store, tmp_path)
         for round in range(3):
             tasks = server.train_tasks(round)
             for site in tasks:
@@ -84,7 +84,7 @@ def test_both_models_may_be_asked_for_and_the_result_says_whose_decoder(make, tm
 def test_statistics_that_a_site_trained_itself_are_not_replaced_by_the_owners(make):
     """``buffers: local``: the unlabelled site has statistics of the shared encoder, the unseen one has none."""
     model = {**MODEL, **NORMS}
-    closing = make(model=model, aggregator={"sharing": "head", "buffers": "local"})
+    closing = make(model=model, buffers="local")
     private = {"decoder.weight": torch.tensor([[7.0]]), **NORMS}
     asked = closing.release_tasks()
     closing.take_release({"a": Release("a", asked["a"].private_round, True, private)})
@@ -115,9 +115,8 @@ def test_lent_layers_are_dropped_after_the_evaluation(make):
 
 
 def test_nobody_is_asked_without_need_or_for_what_was_never_trained(make):
-    shared = make(best=0, aggregator={"sharing": "head", "warm_start_sharing": "full"}, warm_start_rounds=1)
+    shared = make(best=0, warm_start={"rounds": 1, "sharing": "full"})
     assert shared.release_tasks() == {} and set(shared.evaluation_tasks()) == set(SITES)
-    assert make(aggregator={"sharing": "full"}).release_tasks() == {}
     assert make(release_from=None).release_tasks() == {}
     scored, entry = released(make(best=-1))
     assert scored == {"a", "b"} and "not trained private layers" in entry["reason"]
@@ -215,7 +214,6 @@ def test_nobody_is_asked_in_vain(make):
     del closing.selection.best_private["b"]
     assert closing.release_tasks() == {}
     assert "not trained private layers" in closing.borrower.records[-1]["refused"]["b"]
-    assert make(aggregator={"sharing": "full"}, **ALL, release_keep=True).release_tasks() == {}
 
 
 @pytest.mark.parametrize("allowed", [True, False])

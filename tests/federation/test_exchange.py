@@ -11,15 +11,14 @@ import pytest
 import torch
 import yaml
 
+from fedmed.checks.part_in_job import job_of_bundle
 from fedmed.durable_files import load_tensors
 from fedmed.errors import FedMedError, JobError, StateError
 from fedmed.federation.client import Client
-from fedmed.federation.exchange import Exchange
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
-from fedmed.jobs.plan import Plan
 from fedmed.messages.answers import Extras
 from fedmed.messages.task import Task
 from fedmed.messages.values import extras_bytes
@@ -29,7 +28,6 @@ from fedmed.settings.site import load_file
 HERE = Path(__file__).parent
 IMAGES = {"a": 5, "b": 3, "c": 8, "small": 1}
 ALLOWED = {"allowed_extras": ["rsa", "mu", "n"]}
-EXCHANGE = {"from_round": 2, "names": ["mu", "n"]}
 METHOD = "exchanging.Exchanging"  # not FedMed's own: server and sites must list it
 SPEC = {"rounds": 4, "epochs": 1.0, "bundle": "exchanging_bundle", "select": "last", "evaluate": False}
 
@@ -295,11 +293,10 @@ TABLE = torch.rand(5, 2, 3).half()
         (None, "it sent nothing"),
     ],
 )
-def test_tables_of_any_length_fit_together_if_their_entries_do(wrong, reason):
-    plan = Plan(
-        dict.fromkeys("abc", "supervised"), 1, 1, exchange={"rounds": [0], "names": ["spectra"], "entries": True}
-    )
-    exchange, values = Exchange(plan), {"a": TABLE, "b": wrong, "c": TABLE[:2]}
+def test_tables_of_any_length_fit_together_if_their_entries_do(exchange_of, wrong, reason):
+    said = {"names": ("spectra",), "once": True, "entries": True}
+    exchange, again = (exchange_of(dict.fromkeys("abc", "supervised"), **said) for _ in range(2))
+    values = {"a": TABLE, "b": wrong, "c": TABLE[:2]}
     answers = {site: Extras(site, 0, {} if v is None else {"spectra": v}) for site, v in values.items()}
     exchange.take(answers, 0, list("abc"))
     assert exchange.values.keys() == {"a", "c"} and re.search(reason, exchange.missing["b"])
@@ -309,16 +306,14 @@ def test_tables_of_any_length_fit_together_if_their_entries_do(wrong, reason):
         [(5, 2, 3), (2, 2, 3)],
     ]
     assert all(list(other) == ["spectra"] for others in filled for other in others), "no names"
-    again = Exchange(plan)
     again.take(dict(reversed(answers.items())), 0, list("cba"))
     assert [list(exchange.values), list(again.values)] == [["a", "c"]] * 2, "whatever the order of arrival"
 
 
 def test_a_task_whose_model_is_not_here_is_an_error(federation, seen, tmp_path):
     workspace = federation(rounds=1)
-    client = Client(
-        load_file(tmp_path / "a.yaml"), workspace / "a" / "x", bundle="exchanging_bundle", role="unsupervised"
-    )
+    job = job_of_bundle("exchanging_bundle", "unsupervised")
+    client = Client(job, load_file(tmp_path / "a.yaml"), workspace / "a" / "x", "unsupervised")
     _, task, _ = seen[0]
     task.reuse, task.tensors = True, {}
     with pytest.raises(StateError, match="received.pt"):
@@ -345,9 +340,8 @@ def test_a_task_whose_model_is_not_here_is_an_error(federation, seen, tmp_path):
         ({"mu": "far away", "n": 4}, "'mu' is neither"),
     ],
 )
-def test_answers_that_do_not_fit_are_left_out(change, reason):
-    plan = Plan(dict.fromkeys("abcd", "unsupervised"), rounds=1, steps=1, select="last", exchange=EXCHANGE)
-    exchange = Exchange(plan)
+def test_answers_that_do_not_fit_are_left_out(exchange_of, change, reason):
+    exchange = exchange_of(dict.fromkeys("abcd", "unsupervised"), names=("mu", "n"), first_round=2)
     answers = {site: Extras(site, 0, {"mu": torch.ones(2), "n": 4}) for site in "ac"}
     exchange.take({**answers, "b": Extras("b", 0, change), "d": Extras("d", 1, {})}, 0, list("abcd"))
     assert exchange.values.keys() == {"a", "c"} and exchange.answered == {"a", "b", "c"}
@@ -356,15 +350,15 @@ def test_answers_that_do_not_fit_are_left_out(change, reason):
 
 
 @pytest.mark.parametrize(("sizes", "kept"), [({"a": 2, "b": 3}, ""), ({"a": 2, "b": 3, "c": 3}, "bc"), ({"a": 2}, "a")])
-def test_without_a_majority_nobody_is_believed(sizes, kept):
-    exchange = Exchange(Plan({"a": "supervised"}, rounds=1, steps=1, exchange={"from_round": 0, "names": ["mu"]}))
+def test_without_a_majority_nobody_is_believed(exchange_of, sizes, kept):
+    exchange = exchange_of(dict.fromkeys("abc", "supervised"), names=("mu",))
     exchange.take({s: Extras(s, 0, {"mu": torch.ones(size)}) for s, size in sizes.items()}, 0, sorted(sizes))
     assert exchange.values.keys() == set(kept) and all("another form" in reason for reason in exchange.missing.values())
 
 
 @pytest.mark.parametrize("round", [np.zeros(3), "0", 0.0, False, None])
-def test_an_answer_to_something_that_is_no_round_is_left_out(round):
-    exchange = Exchange(Plan({"a": "supervised"}, rounds=1, steps=1, exchange={"from_round": 0, "names": ["mu"]}))
+def test_an_answer_to_something_that_is_no_round_is_left_out(exchange_of, round):
+    exchange = exchange_of(dict.fromkeys("abc", "supervised"), names=("mu",))
     exchange.take({"a": Extras("a", round, {"mu": torch.ones(1)})}, 0, ["a"])
     assert not exchange.values and not exchange.answered and exchange.missing == {"a": "it answered something else"}
 

@@ -44,17 +44,15 @@ def federation(tiny_job, lively, unscored, faulty_executor):
     It gives the server, every task that was sent, and of every round the model, accepted updates and next model.
     """
 
-    def play(root, faults, rounds, aggregator=None, **changes):
+    def play(root, faults, rounds, **changes):
         settings = {"sites": TWO, "steps": 1, "min_clients": 1, "validate_every": 100, "overrides": lively}
         made = tiny_job(root.name, **{**settings, "rounds": rounds, **changes})
         job = read_job(made)
         folder = root / "server" / "job" / "fedmed"
-        args = {**job.aggregator, **(aggregator or {})}
-        store = ModelStore.from_args(job.persistor, root / "app")
-        server = Server.from_args(job.controller, args, store, folder, study=job.digest)
+        server = Server(job, ModelStore(job, root / "app"), folder)
         gate = IterationWeightedAggregator()
         gate.server = server
-        sites = {site: (faulty_executor({site: faults.get(site, {})}), SiteLimitsFilter()) for site in job.clients}
+        sites = {site: (faulty_executor({site: faults.get(site, {})}), SiteLimitsFilter()) for site in job.study.sites}
         sent, rounds_done = [], []
 
         def ask(tasks):
@@ -62,7 +60,7 @@ def federation(tiny_job, lively, unscored, faulty_executor):
                 sent.append((site, task))
                 if task.name != "train":
                     continue
-                context = site_context(root, site, made / f"app_{job.clients[site]['role']}")
+                context = site_context(root, site, made / f"app_{job.role(site)}")
                 shareable = FLModelUtils.to_shareable(task_to_model(task))
                 executor, filter = sites[site]
                 reply = filter.process(executor.execute("train", shareable, context, Signal()), context)
@@ -108,7 +106,7 @@ def test_a_site_that_fails_in_every_way_there_is_changes_nothing_and_stays_in_th
     faults = {"ct_east": {str(round): kind for round, kind in enumerate(kinds, start=1)}}
     rounds = len(kinds) + 2
     with caplog.at_level(logging.WARNING):
-        server, sent, rounds_done = federation(tmp_path / "ws", faults, rounds, {"max_norm": 30.0})
+        server, sent, rounds_done = federation(tmp_path / "ws", faults, rounds, max_norm=30.0)
     lines = rounds_of(tmp_path / "ws")
     assert all(line["aggregated"] and "ct_north" in line["accepted"] for line in lines)
     told = {line["round"]: {entry["site"]: entry["reason"] for entry in line["refused"]} for line in lines}

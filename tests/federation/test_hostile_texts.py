@@ -2,14 +2,12 @@
 
 import json
 import logging
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from fedmed.aggregation.acceptance import check_update
 from fedmed.errors import UpdateRefused
-from fedmed.federation.exchange import Exchange
 from fedmed.federation.open_round import OpenRound
 from fedmed.flare.convert import KEY, FLModel, model_to_extras, model_to_update
 from fedmed.messages.answers import Extras, Update
@@ -52,9 +50,8 @@ def test_a_malformed_update_or_answer_is_told_on_one_line(lines):
     assert harmless([str(caught.value), *lines()])
 
 
-def test_a_value_that_nobody_asked_for_is_told_on_one_line():
-    plan = SimpleNamespace(exchange={"names": ["mean"]}, told_once=False)
-    exchange = Exchange(plan)
+def test_a_value_that_nobody_asked_for_is_told_on_one_line(exchange_of):
+    exchange = exchange_of({"a": "supervised"}, names=("mean",))
     exchange.take({"a": Extras("a", 0, {"mean": 1.0, EVIL: 1.0})}, 0, ["a"])
 
     assert harmless(warning["message"] for warning in exchange.warnings())

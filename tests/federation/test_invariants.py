@@ -8,12 +8,13 @@ import torch
 
 from fedmed.durable_files import load_tensors
 from fedmed.federation import client as client_module
-from fedmed.federation import site_parser
+from fedmed.federation import opened_model
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.task import Task
+from fedmed.methods.method import MEAN
 from fedmed.recovery.model_store import ModelStore
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import load_site
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("unscored", "tiny_site_configs")
 
 def mean_of(**flat):
     """The rule that these flat arguments of a job ask for."""
-    return load_rule(rule_spec(flat))
+    return load_rule(rule_spec({"path": MEAN, "args": flat}))
 
 
 def last_model(workspace):
@@ -42,7 +43,7 @@ def test_swapping_two_labelled_sites_does_not_change_the_model(tiny_job, tmp_pat
 
     job = tiny_job(sites=TWO, steps=1)
     run_job(job, tmp_path / "first")
-    for module in (client_module, site_parser):
+    for module in (client_module, opened_model):
         monkeypatch.setattr(module, "derive_seed", swapped_seed)
     sites = {}
     for site in TWO:
@@ -51,7 +52,7 @@ def test_swapping_two_labelled_sites_does_not_change_the_model(tiny_job, tmp_pat
         sites[site] = replace(theirs, site=site)
     run_job(job, tmp_path / "second", sites)
     first, second = last_model(tmp_path / "first"), last_model(tmp_path / "second")
-    initial = ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+    initial = ModelStore(read_job(job), tmp_path).initial
     for name, tensor in first.items():
         assert torch.allclose(tensor, second[name], atol=1e-6), name
     assert any((first[name] - initial[name]).abs().max() > 1e-4 for name in first), "nothing was learnt"
@@ -71,11 +72,9 @@ def test_an_unlabelled_site_of_weight_zero_leaves_supervised_federated_learning(
 
 def test_the_model_tends_to_the_supervised_one_as_the_unlabelled_weight_tends_to_zero(tiny_job, lively, tmp_path):
     job = tiny_job(sites=PAIR, overrides=lively)
-    initial = ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+    initial = ModelStore(read_job(job), tmp_path).initial
     updates = [
-        Client.from_args(read_job(job).clients[site], load_site(site), tmp_path / site).train(
-            Task("train", 0, 1, initial, steps=1)
-        )
+        Client(read_job(job), load_site(site), tmp_path / site).train(Task("train", 0, 1, initial, steps=1))
         for site in PAIR
     ]
     alone = mean_of().aggregate(initial, updates[:1]).tensors
@@ -92,7 +91,7 @@ def test_the_model_tends_to_the_supervised_one_as_the_unlabelled_weight_tends_to
 def test_a_threshold_of_one_moves_nothing_whatever_the_loss(loss, tiny_job, lively, tmp_path):
     overrides = {**lively, "unsupervised": {**lively["unsupervised"], "confidence": 1.0, "consistency_loss": loss}}
     job = tiny_job(sites=PAIR, overrides=overrides)
-    initial = ModelStore.from_args(read_job(job).persistor, tmp_path).initial
-    client = Client.from_args(read_job(job).clients["ct_east"], load_site("ct_east"), tmp_path / "site")
+    initial = ModelStore(read_job(job), tmp_path).initial
+    client = Client(read_job(job), load_site("ct_east"), tmp_path / "site")
     update = client.train(Task("train", 0, 1, initial, steps=1))
     assert update.n_steps == 1 and not any(tensor.any() for tensor in update.tensors.values())

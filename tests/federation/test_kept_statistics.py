@@ -37,7 +37,7 @@ def test_every_site_is_scored_and_no_statistic_of_a_site_without_labels_leaves(r
     server, rounds, result = run(rounds=2, warm_start={"rounds": 1})
     assert [len(line["accepted"]) for line in rounds] == [1, 3] and not rounds[1]["refused"]
     assert set(result["test"]) == {"lap_harbor", *OTHERS, "lap_isle"} and "untested" not in result
-    sent = {site: server.policies.of(role, 1).sent(server.tensors) for site, role in server.plan.sites.items()}
+    sent = {site: server.policies.of(role, 1).sent(server.tensors) for site, role in server.study.sites.items()}
     assert STATISTIC in sent["lap_harbor"] and not any("running" in name for site in OTHERS for name in sent[site])
     own = {site: kept_by(tmp_path, site, 1)[STATISTIC] for site in OTHERS}
     told = "BatchNorm statistics: lap_bay and lap_cliff with those of their own images, the others with those that"

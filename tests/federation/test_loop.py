@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedmed.bundles.network import named_tensors, parsed, seed_everything
+from fedmed.bundles.bundle_parser import named_tensors, parsed, seed_everything
 from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
-from fedmed.federation.site_parser import site_parser
+from fedmed.federation.opened_model import site_parser
 from fedmed.federation.workflow import Closing
 from fedmed.jobs.job_folder import read_job
 from fedmed.messages.task import Task
@@ -39,11 +39,11 @@ def equal(a, b):
 
 
 def make_client(job, site_name, folder):
-    return Client.from_args(read_job(job).clients[site_name], load_site(site_name), folder)
+    return Client(read_job(job), load_site(site_name), folder)
 
 
 def start(job, steps=2, **changes):
-    store = ModelStore.from_args(read_job(job).persistor, job)
+    store = ModelStore(read_job(job), job)
     return store, Task("train", 0, 1, store.initial, steps=steps, **changes)
 
 
@@ -64,9 +64,7 @@ def test_run_leaves_models_scores_and_progress(tiny_job, tmp_path):
     assert len(list(csv.DictReader((site / "evaluation" / "cases.csv").open()))) == 3
     events = [line["event"] for line in lines(tmp_path / "ws/ct_north/simulate_job/fedmed/progress.jsonl")]
     assert events[0] == "start" and {"step", "validated", "end"} <= set(events)
-    assert not equal(
-        model(tmp_path / "ws"), ModelStore.from_args(read_job(tmp_path / "jobs/tiny").persistor, tmp_path).initial
-    )
+    assert not equal(model(tmp_path / "ws"), ModelStore(read_job(tmp_path / "jobs/tiny"), tmp_path).initial)
 
 
 def test_same_seed_same_model_and_the_unlabelled_site_matters(tiny_job, lively, unscored, tmp_path):
@@ -90,7 +88,7 @@ def test_partial_sharing_with_a_warm_start_scores_only_sites_with_a_trained_deco
         load_tensors(tmp_path / "ws" / site / "simulate_job/fedmed/state/round_1.pt")["private"]
         for site in ("ct_north", "ct_east")
     )
-    initial = ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+    initial = ModelStore(read_job(job), tmp_path).initial
     assert private.keys() == warm.keys()
     assert any(not torch.equal(private[name], initial[name]) for name in private), "the warm start did not arrive"
 
@@ -120,7 +118,7 @@ def test_one_site_equals_local_training(tiny_job, tmp_path):
 
 
 def test_zero_steps_and_a_threshold_of_one_change_nothing(tiny_job, tmp_path, tiny_site_configs):
-    small = read_job(tiny_job("o")).clients["ct_east"]["overrides"]
+    small = read_job(tiny_job("o")).overrides("unsupervised")
     overrides = {"supervised": small, "unsupervised": {**small, "confidence": 1.0}}
     job = tiny_job(overrides=overrides, sites=TWO)
     _, task = start(job)
@@ -144,7 +142,7 @@ def test_a_site_with_both_lists_uses_both_as_unsupervised_and_says_what_a_superv
     for name, words in (("ct_east", set()), ("ct_north", {"3 unlabelled scans are not used"})):
         site = replace(load_site(name), data_root=both, datalist=both / "datalist.json")
         _, task = start(job)
-        update = Client.from_args(read_job(job).clients[name], site, tmp_path / name).train(task)
+        update = Client(read_job(job), site, tmp_path / name).train(task)
         assert ("train_supervised_loss" in update.metrics) == (name == "ct_east")
         assert all(word in caplog.text for word in words)
 
@@ -157,10 +155,10 @@ def test_a_checkpoint_starts_sites_and_their_private_layers(tiny_job, tmp_path, 
         run_job(tiny_job("missing", **spec, checkpoint="start.pt"), tmp_path / "missing")
     with pytest.raises(JobError, match="plain file name"):
         run_job(tiny_job("elsewhere", **spec, checkpoint="../../secret.pt"), tmp_path / "elsewhere")
-    start = {n: t + 1 for n, t in ModelStore.from_args(read_job(tiny_job("plain")).persistor, tmp_path).initial.items()}
+    start = {n: t + 1 for n, t in ModelStore(read_job(tiny_job("plain")), tmp_path).initial.items()}
     (bundle / "models").mkdir(exist_ok=True)
     torch.save(start, bundle / "models" / "start.pt")
-    idle = {"supervised": {**read_job(tiny_job("o")).clients["ct_north"]["overrides"], "learning_rate": 0.0}}
+    idle = {"supervised": {**read_job(tiny_job("o")).overrides("supervised"), "learning_rate": 0.0}}
     idle["unsupervised"] = {**idle["supervised"], "unsupervised_learning_rate": 0.0}
     run_job(tiny_job("go", **spec, checkpoint="start.pt", overrides=idle), tmp_path / "go")
     assert equal(model(tmp_path / "go"), start)
@@ -174,7 +172,7 @@ def test_ahnet_with_federated_buffers(tiny_job, unscored, tmp_path):
     overrides = {role: {**sizes, "window_overlap": 0.0} for role in ("supervised", "unsupervised", "evaluate")}
     job = tiny_job(overlays=[], overrides=overrides, sites=TWO, steps=1)
     run_job(job, tmp_path / "ws")
-    final, initial = model(tmp_path / "ws"), ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+    final, initial = model(tmp_path / "ws"), ModelStore(read_job(job), tmp_path).initial
     counters = [name for name in final if name.endswith("num_batches_tracked")]
     assert counters and all(final[name] == initial[name] + 1 for name in counters)
     means = [name for name in final if name.endswith("running_mean")]

@@ -3,7 +3,6 @@
 import torch
 
 from fedmed.federation.selection import MeanOfRounds
-from fedmed.jobs.plan import Plan
 
 COUNTER, TABLE = "norm.num_batches_tracked", "table"
 
@@ -54,6 +53,7 @@ def test_nothing_is_kept_unless_it_is_wanted():
     assert newest.mean() is None and not newest.models
 
 
-def test_labelled_sites_score_every_round_though_nothing_is_chosen_by_it():
-    plan = Plan({"a": "supervised"}, rounds=4, steps=1, select="mean", validate_every=2)
-    assert [plan.validates(round) for round in range(4)] == [True, False, True, False]
+def test_labelled_sites_score_every_round_though_nothing_is_chosen_by_it(job_of):
+    said = {"select": "mean", "validate_every": 2}
+    study = job_of(name="x", sites={"a": "supervised"}, rounds=4, steps=1, **said).study
+    assert [study.validates(round) for round in range(4)] == [True, False, True, False]

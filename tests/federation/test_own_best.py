@@ -90,7 +90,7 @@ def test_a_task_names_one_of_three_models():
 
 def test_labelled_sites_are_tested_with_their_own_best_and_send_its_scores_alone(tiny_job, tmp_path):
     server = run_job(tiny_job(rounds=2, sharing="block_6"), tmp_path / "ws")
-    fedmed = {site: tmp_path / "ws" / site / "simulate_job" / "fedmed" for site in ("server", *server.plan.sites)}
+    fedmed = {site: tmp_path / "ws" / site / "simulate_job" / "fedmed" for site in ("server", *server.study.sites)}
     rounds = [json.loads(line) for line in (fedmed["server"] / "rounds.jsonl").read_text().splitlines()]
     result = json.loads((fedmed["server"] / "result.json").read_text())
     assert set(result["test_own"]) == {"ct_north", "ct_south"}

@@ -68,7 +68,7 @@ def test_private_layers_differ_between_sites_stay_there_and_shared_ones_agree(
     job = tiny_job(sharing=group, sites=training, overrides=lively, rounds=2, steps=1, validate_every=2)
     willing = {site: replace(load_site(site), allow_release=True) for site in training}
     server = run_job(job, tmp_path / "ws", willing)
-    initial = ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+    initial = ModelStore(read_job(job), tmp_path).initial
     private = {
         site: load_tensors(tmp_path / "ws" / site / "simulate_job/fedmed/state/round_1.pt")["private"]
         for site in training
@@ -99,7 +99,7 @@ def run(tiny_job, lively, tmp_path, tiny_site_configs):
         job = tiny_job(**{"sharing": "block_6", "overrides": lively, "steps": 1, **spec})
         settings = {site: replace(load_site(site), allow_release=site in allowed) for site in SITES}
         run_job(job, tmp_path / "ws", settings)
-        initial = ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+        initial = ModelStore(read_job(job), tmp_path).initial
         return tmp_path / "ws", initial
 
     return run

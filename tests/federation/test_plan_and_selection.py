@@ -1,25 +1,34 @@
 """Roles by round, and the choice of the model that is kept."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from fedmed.bundles.score import DICE
+from fedmed.federation.exchange import Exchange
 from fedmed.federation.selection import ModelSelection
-from fedmed.jobs.plan import Plan
+from fedmed.jobs.study import Named, Study
+from fedmed.methods.declarations import Exchanged
 
 SITES = {"b": "supervised", "a": "supervised", "u": "unsupervised", "e": "evaluate"}
 
 
+def study_of(sites=None, **said):
+    said = {"steps": 1, **said}
+    return Study(name="x", bundle="b", method=Named(path="m"), sites=sites or SITES, rounds=3, **said)
+
+
 def test_unsupervised_sites_sit_out_the_warm_start():
-    plan = Plan(SITES, rounds=3, steps=1, warm_start_rounds=2)
-    assert plan.participants(1) == ["a", "b"]
-    assert plan.participants(2) == ["a", "b", "u"]
-    assert (plan.needed(1), plan.needed(2)) == (2, 3)
+    study = study_of(warm_start={"rounds": 2})
+    assert study.participants(1) == ["a", "b"]
+    assert study.participants(2) == ["a", "b", "u"]
+    assert (study.needed(1), study.needed(2)) == (2, 3)
 
 
 def test_min_clients_never_asks_for_more_than_take_part():
-    plan = Plan(SITES, rounds=3, steps=1, warm_start_rounds=1, min_clients=3)
-    assert (plan.needed(0), plan.needed(1)) == (2, 3)
+    study = study_of(warm_start={"rounds": 1}, min_clients=3)
+    assert (study.needed(0), study.needed(1)) == (2, 3)
 
 
 def test_selection_uses_labelled_sites_only_and_keeps_the_earlier_on_a_tie():
@@ -48,18 +57,19 @@ def test_a_site_that_answers_without_a_score_does_not_select_while_a_silent_one_
 
 
 def test_without_labels_the_last_aggregate_is_the_result_and_nobody_validates():
-    plan = Plan({"u": "unsupervised"}, rounds=3, epochs=0.5, select="last", evaluate=False)
-    assert plan.participants(0) == ["u"] and not plan.validates(0)
-    assert not Plan(SITES, rounds=3, steps=1, select="last").validates(0)
-    assert not plan.exchanges(2)
-    exchanging = Plan(SITES, rounds=3, steps=1, exchange={"from_round": 1, "names": ["mu"]})
-    assert [exchanging.exchanges(round) for round in range(3)] == [False, True, True]
+    study = study_of({"u": "unsupervised"}, select="last", evaluate=False)
+    assert study.participants(0) == ["u"] and not study.validates(0)
+    assert not study_of(select="last").validates(0)
+    assert not Exchanged().in_round(2)
+    assert [Exchanged(("mu",), 1).in_round(round) for round in range(3)] == [False, True, True]
 
 
-@pytest.mark.parametrize(("rounds", "expected"), [([0], [True, False, False]), ([1], [False, True, False])])
-def test_an_exchange_may_be_of_one_round_in_which_all_that_train_at_some_time_are_asked(rounds, expected):
-    plan = Plan(SITES, rounds=3, steps=1, warm_start_rounds=2, exchange={"rounds": rounds, "names": ["mu"]})
-    assert [plan.exchanges(round) for round in range(3)] == expected and plan.told_once
-    assert plan.asked(rounds[0]) == plan.participants(2) != plan.participants(rounds[0])
-    from_then_on = Plan(SITES, rounds=3, steps=1, warm_start_rounds=2, exchange={"from_round": 0, "names": ["mu"]})
-    assert not from_then_on.told_once and from_then_on.asked(0) == from_then_on.participants(0)
+@pytest.mark.parametrize(("round", "expected"), [(0, [True, False, False]), (1, [False, True, False])])
+def test_an_exchange_may_be_of_one_round_in_which_all_that_train_at_some_time_are_asked(round, expected):
+    once = Exchanged(("mu",), round, once=True)
+    assert [once.in_round(number) for number in range(3)] == expected
+    study = study_of(warm_start={"rounds": 2})
+    asked = Exchange(SimpleNamespace(study=study, exchange=once)).asked(round)
+    assert asked == study.participants(2) != study.participants(round)
+    from_then_on = Exchange(SimpleNamespace(study=study, exchange=Exchanged(("mu",))))
+    assert not from_then_on.once and from_then_on.asked(0) == study.participants(0)

@@ -88,11 +88,9 @@ def round_(sites, tmp_path_factory):
     """(starting tensors, site -> its honest update) of one round."""
     folder = tmp_path_factory.mktemp("five")
     job = read_job(write_job(spec(), folder / "job"))
-    initial = ModelStore.from_args(job.persistor, folder).initial
+    initial = ModelStore(job, folder).initial
     task = Task("train", 0, 1, initial, steps=STEPS)
-    return initial, {
-        site: Client.from_args(job.clients[site], sites[site], folder / site).train(task) for site in sites
-    }
+    return initial, {site: Client(job, sites[site], folder / site).train(task) for site in sites}
 
 
 @pytest.fixture(scope="module")
@@ -103,11 +101,11 @@ def aggregate(round_, tmp_path_factory):
     for rule, options in RULES.items():
         options = options | ({"clip_norm": bound(honest)} if "clip_norm" in options else {})
         jobs[rule] = read_job(write_job(spec(**options), folder / rule))
-    store = ModelStore.from_args(jobs["mean"].persistor, folder / "models")
+    store = ModelStore(jobs["mean"], folder / "models")
 
     def aggregate(rule, updates):
         job = jobs[rule]
-        server = Server.from_args(job.controller, job.aggregator, store, folder / f"run{next(runs)}")
+        server = Server(job, store, folder / f"run{next(runs)}")
         server.train_tasks(0)
         for update in updates.values():
             server.accept(update)
@@ -236,14 +234,14 @@ def test_a_federation_too_small_for_its_rule_is_refused_before_it_starts(
     folder = tiny_job(sites=sites, warm_start={"rounds": 1}, rounds=2)
     job = read_job(change_study(folder, rule=MEDIAN))
     with pytest.raises(JobError, match=message):
-        Server.from_args(job.controller, job.aggregator, ModelStore.from_args(job.persistor, tmp_path), tmp_path)
+        Server(job, ModelStore(job, tmp_path), tmp_path)
 
 
 def test_a_round_with_too_few_answers_for_its_rule_fails_and_names_the_tensor(round_, tmp_path):
     initial, updates = round_
     job = read_job(write_job(spec(min_clients=1, rule=MEDIAN), tmp_path / "job"))
-    store = ModelStore.from_args(job.persistor, tmp_path / "models")
-    server = Server.from_args(job.controller, job.aggregator, store, tmp_path / "run")
+    store = ModelStore(job, tmp_path / "models")
+    server = Server(job, store, tmp_path / "run")
     server.train_tasks(0)
     for site in ("a", "c"):
         server.accept(updates[site])
@@ -252,20 +250,16 @@ def test_a_round_with_too_few_answers_for_its_rule_fails_and_names_the_tensor(ro
     assert all(torch.equal(server.tensors[name], initial[name]) for name in initial)
 
 
-def test_a_clip_norm_that_never_acts_is_refused(tiny_job, tmp_path):
-    job = read_job(tiny_job(clip_norm=5.0))
-    store = ModelStore.from_args(job.persistor, tmp_path)
+def test_a_clip_norm_that_never_acts_is_refused():
     with pytest.raises(JobError, match="'clip_norm' 5 never acts: 'max_norm' refuses from 5 on"):
-        Server.from_args(job.controller, {**job.aggregator, "max_norm": 5.0}, store, tmp_path)
+        spec(clip_norm=5.0, max_norm=5.0)
 
 
 @pytest.mark.parametrize("bound", ["30", True, 0, -1.0, float("nan"), float("inf"), [1]])
-def test_a_bound_that_is_no_number_is_refused_by_name(tiny_job, tmp_path, bound):
-    job = read_job(tiny_job())
-    store = ModelStore.from_args(job.persistor, tmp_path)
+def test_a_bound_that_is_no_number_is_refused_by_name(bound):
     for name in ("max_norm", "clip_norm"):
-        with pytest.raises(JobError, match=f"'{name}' is .*a number above 0"):
-            Server.from_args(job.controller, {**job.aggregator, name: bound}, store, tmp_path)
+        with pytest.raises(JobError, match=f"'{name}' is .*"):
+            spec(**{name: bound})
 
 
 def test_the_command_writes_the_rule_and_only_what_is_used(load_script, tmp_path, capsys):
@@ -273,11 +267,12 @@ def test_the_command_writes_the_rule_and_only_what_is_used(load_script, tmp_path
     study = tmp_path / "study.yaml"
     study.write_text(json.dumps({**STUDY, "rounds": 1, "steps": 1}))  # JSON is YAML, and knows no aliases
     assert script.main([str(study), str(tmp_path / "plain")]) == 0
-    assert not {"rule", "trim", "clip_norm"} & set(read_job(tmp_path / "plain").aggregator)
+    plain = read_job(tmp_path / "plain")
+    assert set(plain.rule["args"]) == {"weighting", "buffers"} and plain.study.clip_norm is None
     options = ["--set", "rule.args.rule=trimmed_mean", "--set", "rule.args.trim=0.3", "--set", "clip_norm=5"]
     assert script.main([str(study), str(tmp_path / "robust"), *options]) == 0
-    aggregator = read_job(tmp_path / "robust").aggregator
-    assert {"rule": "trimmed_mean", "trim": 0.3, "clip_norm": 5.0}.items() <= aggregator.items()
+    args = read_job(tmp_path / "robust").rule["args"]
+    assert (args["middle"]["args"], args["clip_norm"]) == ({"rule": "trimmed_mean", "trim": 0.3}, 5.0)
     capsys.readouterr()
     median, few = "rule.args.rule=median", "sites={a: supervised, b: supervised}"
     for wrong, message in (

@@ -3,6 +3,7 @@
 import itertools
 import json
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -50,18 +51,20 @@ class Store(SimpleNamespace):
 
 
 @pytest.fixture
-def make(tmp_path):
-    def make(aggregator=None, store=None, **plan):
-        controller = {"sites": SITES, "rounds": 3, "steps": 4, **plan}
-        return Server.from_args(controller, aggregator or {}, store or Store(), tmp_path)
+def make(job_of, tmp_path):
+    """Return a function: values of a study -> a server."""
+
+    def make(store=None, **said):
+        job = job_of(**{"name": "x", "sites": SITES, "rounds": 3, "steps": 4, **said})
+        return Server(job, store or Store(), tmp_path)
 
     return make
 
 
-def update(site, round=0, value=0.1, n_steps=4, names=tuple(MODEL), dice=None, **replace):
+def update(site, round=0, value=0.1, n_steps=4, names=tuple(MODEL), dice=None, **others):
     tensors = {n: torch.full_like(MODEL[n], 1 if MODEL[n].dtype == torch.int64 else value) for n in names}
     metrics = {} if dice is None else {"val_dice": dice}
-    return Update(site, round, {**tensors, **replace}, n_steps, 10, metrics)
+    return Update(site, round, {**tensors, **others}, n_steps, 10, metrics)
 
 
 def play(server, round, updates):
@@ -72,7 +75,7 @@ def play(server, round, updates):
 
 
 def test_roles_get_their_tasks(make):
-    server = make(warm_start_rounds=1)
+    server = make(warm_start={"rounds": 1})
     tasks = server.train_tasks(0)
     assert list(tasks) == ["a", "b"] and tasks["a"].validate and tasks["a"].private_round is None
     assert set(tasks["a"].tensors) == set(MODEL) and tasks["a"].steps == 4 and tasks["a"].bundle_digest == "d1"
@@ -98,7 +101,7 @@ def test_result_does_not_depend_on_arrival_order(make):
 
 
 def test_user_weight_of_zero_equals_a_federation_without_the_site(make):
-    with_u = make({"user_weights": {"u": 0.0}})
+    with_u = make(user_weights={"u": 0.0})
     play(with_u, 0, [update("a"), update("b", value=0.3), update("u", value=9.0)])
     without = make(sites={"a": "supervised", "b": "supervised"})
     play(without, 0, [update("a"), update("b", value=0.3)])
@@ -169,7 +172,7 @@ def test_selection_keeps_the_scored_model_and_tells_sites_to_keep_its_state(make
 
 
 def test_private_layers_never_travel(make):
-    server = make({"sharing": "head"})
+    server = make(sharing="head")
     shared = {"encoder.weight", "norm.num_batches_tracked"}
     assert all(set(task.tensors) == shared for task in server.train_tasks(0).values())
     with pytest.raises(UpdateRefused, match="decoder.weight"):
@@ -182,7 +185,7 @@ def test_private_layers_never_travel(make):
 
 
 def test_warm_start_hands_trained_private_layers_to_each_site_once(make):
-    server = make({"sharing": "head", "warm_start_sharing": "full"}, warm_start_rounds=1)
+    server = make(sharing="head", warm_start={"rounds": 1, "sharing": "full"})
     assert set(server.train_tasks(0)["a"].tensors) == set(MODEL)
     play(server, 0, [update("a"), update("b")])
     warm = server.tensors["decoder.weight"]
@@ -198,14 +201,14 @@ def shared_only(sites, round):
 
 
 def test_private_layers_that_were_private_in_the_warm_start_too_are_the_sites_own(make):
-    server = make({"sharing": "head"}, warm_start_rounds=1)
+    server = make(sharing="head", warm_start={"rounds": 1})
     play(server, 0, shared_only("ab", 0))
     tasks = server.train_tasks(1)
     assert all("decoder.weight" not in task.tensors for task in tasks.values())
 
 
 def test_checkpoint_starts_private_layers_at_once_and_is_scored_with_them(make):
-    server = make({"sharing": "head"}, Store(checkpoint="model.pt"), warm_start_rounds=1)
+    server = make(Store(checkpoint="model.pt"), sharing="head", warm_start={"rounds": 1})
     assert all("decoder.weight" in task.tensors for task in server.train_tasks(0).values())
     scored = shared_only("ab", 0)
     for each in scored:
@@ -223,7 +226,7 @@ def test_checkpoint_starts_private_layers_at_once_and_is_scored_with_them(make):
 def test_after_a_warm_start_a_new_site_gets_its_layers_too_and_not_only_the_checkpoints(make):
     store = Store(checkpoint="model.pt")
     store.taken = ["encoder.weight"]  # `checkpoint_tensors`
-    server = make({"sharing": "head", "warm_start_sharing": "full"}, store, warm_start_rounds=1)
+    server = make(store, sharing="head", warm_start={"rounds": 1, "sharing": "full"})
     play(server, 0, [update(site) for site in "ab"])
     sent = server.train_tasks(1)["u"].tensors["decoder.weight"]
     assert torch.equal(sent, server.tensors["decoder.weight"]) and not torch.equal(sent, MODEL["decoder.weight"])
@@ -231,7 +234,7 @@ def test_after_a_warm_start_a_new_site_gets_its_layers_too_and_not_only_the_chec
 
 def test_evaluation_names_the_private_state_that_was_scored(make):
     """Site b misses round 1; the aggregate of round 1 is the best, and b was scored with its state of round 0."""
-    server = make({"sharing": "head"}, min_clients=1)
+    server = make(sharing="head", min_clients=1)
     play(server, 0, shared_only("abu", 0))
     play(server, 1, shared_only("a", 1))
     scored = shared_only("ab", 2)
@@ -250,7 +253,7 @@ def test_evaluation_names_the_private_state_that_was_scored(make):
 
 
 def test_a_round_in_which_no_site_counts_fails_and_nothing_else(make):
-    server = make({"user_weights": {"b": 0.0}}, min_clients=1)
+    server = make(user_weights={"b": 0.0}, min_clients=1)
     server.train_tasks(0)
     server.accept(update("b"))
     with pytest.raises(RoundFailed, match="no site has a weight above 0"):
@@ -272,16 +275,15 @@ def test_a_full_disk_leaves_the_round_uncounted(make):
     server.train_tasks(0)
     for each in (update("a"), update("b"), update("u")):
         server.accept(each)
-    server.save = full
+    server.store.save = full
     with pytest.raises(StateError):
         server.finish_round()
     assert all(torch.equal(server.tensors[name], MODEL[name]) for name in MODEL) and not server.last_round
 
 
-@pytest.mark.parametrize("aggregator", [{"weight": 1}, {"user_weights": {"x": 1.0}}])
-def test_wrong_arguments_are_refused(make, aggregator):
-    with pytest.raises(JobError):
-        make(aggregator)
+def test_wrong_arguments_of_the_rule_are_refused(make):
+    with pytest.raises(JobError, match="the arguments of .*WeightedMean are wrong: .*'weight'"):
+        make(rule={"args": {"weight": 1}})
 
 
 def test_of_epochs_only_the_site_knows_the_steps(make):
@@ -292,7 +294,8 @@ def test_of_epochs_only_the_site_knows_the_steps(make):
 
 
 def test_a_similarity_out_of_range_is_refused_and_a_diverging_site_is_still_bounded(make):
-    server = make({"weighting": {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}, "max_norm": 1.0}, min_clients=1)
+    adaptive = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}
+    server = make(rule={"args": {"weighting": adaptive}}, max_norm=1.0, min_clients=1)
     server.train_tasks(0)
     wild = update("a")
     wild.extras["rsa"] = float("nan")
@@ -303,7 +306,7 @@ def test_a_similarity_out_of_range_is_refused_and_a_diverging_site_is_still_boun
     with pytest.raises(UpdateRefused, match="norm of its differences"):
         server.accept(far)
     with pytest.raises(JobError, match="round 0: 'floor' is 0.5; 3 sites"):
-        make({"weighting": {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap", "floor": 0.5}})
+        make(rule={"args": {"weighting": {**adaptive, "floor": 0.5}}})
 
 
 @pytest.mark.parametrize(
@@ -350,12 +353,12 @@ def test_a_kept_classifier_is_calibrated_and_training_goes_on_without(make, tmp_
     assert meta["round"] == 0 and best["decoder.weight"].item() == 2.0 and best["decoder.weight"].shape == (1, 1)
     assert trained["decoder.weight"].item() != 2.0
     store.folder = tmp_path / "none"
-    server.continuation.keep()
+    server.keep()
     (tmp_path / "resumed").mkdir()
-    shutil.copytree(tmp_path / "models", tmp_path / "old" / "resume" / "models")
-    shutil.copyfile(tmp_path / "server_state.json", tmp_path / "old" / "resume" / "server_state.json")
-    controller = {"sites": SITES, "rounds": 5, "steps": 4, "resume": "old"}
-    again = Server.from_args(controller, {}, store, tmp_path / "resumed", app=tmp_path / "old")
+    for part in ("models", "checkpoints"):
+        shutil.copytree(tmp_path / part, tmp_path / "old" / "resume" / part)
+    job = server.job.changed({"resume": {"job": "old"}})
+    again = Server(replace(job, app=tmp_path / "old"), store, tmp_path / "resumed")
     assert again.selection.best_tensors["decoder.weight"].item() == 2.0
     assert torch.equal(again.tensors["decoder.weight"], server.tensors["decoder.weight"])
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 import yaml
 
-from fedmed.durable_files import load_tensors
+from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import Aborted, DataError, JobError, RoundFailed, SiteConfigError, StateError
 from fedmed.federation import loop
 from fedmed.federation.client import Client
 from fedmed.federation.server import Server
 from fedmed.federation.server_training import ServerTraining
-from fedmed.recovery import server_state
+from fedmed.recovery import checkpoint
 from fedmed.systems.fedst.separation import Separation
 from fedmed.systems.fedst.server import PenalisedEngine
 from fedmed.training.server_engine import on_cpu
@@ -180,17 +180,17 @@ def test_a_run_killed_while_the_server_trains_goes_on_as_if_nothing_had_been(who
 
 
 def test_a_full_disk_while_the_state_is_written_leaves_the_older_one(whole, serving, same, monkeypatch, tmp_path):
-    save = server_state.save_tensors
+    save = checkpoint.save_tensors
 
     def full(path, content):
-        if path.parent.name == "rule" and content["meta"]["round"] == 1:
+        if path.parent.name == "checkpoints" and content["server"]["round"] == 1:
             raise StateError(f"cannot write {path}: No space left on device")
         save(path, content)
 
-    with monkeypatch.context() as patch, pytest.raises(StateError, match="cannot write .*rule/round_1.pt"):
-        patch.setattr(server_state, "save_tensors", full)
+    with monkeypatch.context() as patch, pytest.raises(StateError, match="cannot write .*checkpoints/round_1.pt"):
+        patch.setattr(checkpoint, "save_tensors", full)
         serving()
-    assert set(load_tensors(folder(tmp_path) / "rule/round_0.pt")["training"]["private"]) == PRIVATE
+    assert set(load_tensors(folder(tmp_path) / "checkpoints/round_0.pt")["rule"]["training"]["private"]) == PRIVATE
     server = serving(resume=True)
     assert same(dict(server.tensors), whole[0]) and same(server.applied.training.state(), whole[1])
 
@@ -204,7 +204,7 @@ def test_a_loss_that_is_not_a_number_fails_the_round_and_leaves_the_model(servin
         serving()
     assert [line["aggregated"] for line in lines(tmp_path)] == [True, False]
     assert "server_loss" not in lines(tmp_path)[1] and lines(tmp_path, file="progress.jsonl")[-1]["event"] == "error"
-    kept = load_tensors(folder(tmp_path) / "rule/round_0.pt")["training"]["state"]["separation"]
+    kept = load_tensors(folder(tmp_path) / "checkpoints/round_0.pt")["rule"]["training"]["state"]["separation"]
     assert bool(torch.isfinite(kept["pre"]["head.weight"]).all())
 
 
@@ -254,14 +254,13 @@ def test_a_failed_round_leaves_no_trace_in_what_is_kept(serving, same):
 @pytest.fixture
 def aborted(monkeypatch):
     """A list; with anything in it the job is aborted."""
-    made, aborted = Server.from_args.__func__, []
+    made, aborted = Server.__init__, []
 
-    def from_args(cls, *args, **named):
-        server = made(cls, *args, **named)
-        server.abort_by(lambda: bool(aborted))
-        return server
+    def init(self, *args, **named):
+        made(self, *args, **named)
+        self.abort_by(lambda: bool(aborted))
 
-    monkeypatch.setattr(Server, "from_args", classmethod(from_args))
+    monkeypatch.setattr(Server, "__init__", init)
     return aborted
 
 
@@ -324,10 +323,10 @@ def test_a_resumed_run_with_images_of_another_size_is_told(serving, killed_befor
 def test_a_kept_state_of_another_network_is_told(serving, killed_before, tmp_path):
     with killed_before(1):
         serving()
-    path = folder(tmp_path) / "rule/round_0.pt"
+    path = folder(tmp_path) / "checkpoints/round_0.pt"
     content = load_tensors(path)
-    content["training"]["state"]["separation"]["pre"].pop("head.bias")
-    torch.save(content, path)
+    content["rule"]["training"]["state"]["separation"]["pre"].pop("head.bias")
+    save_tensors(path, content)
     with pytest.raises(StateError, match="pre-trained network is of another network: tensor 'head.bias' is missing"):
         serving(resume=True)
 
@@ -354,8 +353,10 @@ def test_private_tensors_of_another_network_are_told(whole, serving, change, sai
 def test_a_kept_state_without_the_servers_training_is_told(serving, killed_before, tmp_path):
     with killed_before(1):
         serving()
-    path = folder(tmp_path) / "rule/round_0.pt"
-    torch.save({**load_tensors(path), "training": {}}, path)
+    path = folder(tmp_path) / "checkpoints/round_0.pt"
+    content = load_tensors(path)
+    content["rule"]["training"] = {}
+    save_tensors(path, content)
     with pytest.raises(StateError, match="holds nothing of the server's training"):
         serving(resume=True)
 

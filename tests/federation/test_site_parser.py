@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle_parser import parsed
 from fedmed.bundles.find import find_bundle
-from fedmed.bundles.network import parsed
+from fedmed.checks.part_in_job import job_of_bundle
 from fedmed.errors import BundleError
 from fedmed.federation.client import Client
-from fedmed.federation.site_parser import listed, site_parser
+from fedmed.federation.opened_model import listed, site_parser
 from fedmed.messages.task import Task
 from fedmed.settings.site import load_site
 from fedmed.training.schedules import one_cycle
@@ -27,12 +28,18 @@ def site(tiny_site_configs):
     return load_site("ct_north")
 
 
+def client_of(site, folder, overlays, **overrides):
+    return Client(
+        job_of_bundle("covid_ct_segmentation", "supervised", overlays, **overrides), site, folder, "supervised"
+    )
+
+
 def images(site):
     return len(json.loads(site.datalist.read_text())["training"])
 
 
 def test_rounding_makes_no_step_more(site, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedmed.federation.site_parser.parsed", lambda parser, id: range(100))
+    monkeypatch.setattr("fedmed.federation.opened_model.parsed", lambda parser, id: range(100))
     bundle = Bundle("covid_ct_segmentation", ["demo"], {**SMALL, "batch_size": 1})
     steps = {epochs: site_parser(bundle, site, tmp_path, Task("train", 0, 1, {}, epochs=epochs), 0, {})["epoch_length"]
              for epochs in (0.07, 0.071, 1e-12)}  # fmt: skip
@@ -51,8 +58,7 @@ def test_epochs_become_steps_of_this_sites_images_and_batches(site, tmp_path, ep
 
 
 def test_a_site_trains_so_many_steps_and_says_so(site, tmp_path):
-    client = Client(site, tmp_path, bundle="covid_ct_segmentation", role="supervised", overlays=["demo"],
-                    overrides=SMALL)  # fmt: skip
+    client = client_of(site, tmp_path, ["demo"], **SMALL)
     parser = client.bundle.parser(device="cpu")
     torch.manual_seed(0)
     tensors = parsed(parser, "network").state_dict()
@@ -64,8 +70,7 @@ def test_a_site_trains_so_many_steps_and_says_so(site, tmp_path):
 
 def test_a_schedule_over_rounds_survives_a_kept_optimizer(tmp_path, monkeypatch, site):
     """The optimizer's state holds the learning rate of the round before; the bundle's for this round must win."""
-    client = Client(site, tmp_path, bundle="covid_ct_segmentation", role="supervised", overlays=["demo"],
-                    overrides=SMALL)  # fmt: skip
+    client = client_of(site, tmp_path, ["demo"], **SMALL)
     tensors = parsed(client.bundle.parser(device="cpu"), "network").state_dict()
     client.train(Task("train", 0, 2, tensors, steps=1))
     client.bundle.overrides["learning_rate"] = 0.0
@@ -74,7 +79,7 @@ def test_a_schedule_over_rounds_survives_a_kept_optimizer(tmp_path, monkeypatch,
 
 
 def test_without_such_an_item_an_answer_for_other_sites_is_an_error_that_names_it(tmp_path, site):
-    client = Client(site, tmp_path, bundle="covid_ct_segmentation", role="supervised", overlays=["demo"])
+    client = client_of(site, tmp_path, ["demo"])
     tensors = parsed(client.bundle.parser(device="cpu"), "network").state_dict()
     with pytest.raises(BundleError, match="'metadata#provider' cannot be built"):
         client.metadata(Task("metadata", 0, 1, tensors))
@@ -114,9 +119,8 @@ def noting(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("length", [{"steps": 2}, {"epochs": 0.4}], ids=["steps", "epochs"])
 def test_a_learning_rate_goes_on_over_rounds_with_a_shared_overlay(noting, tmp_path, site, length):
-    overlays = ["demo", "one_cycle", noting]
-    client = Client(site, tmp_path, bundle="covid_ct_segmentation", role="supervised", overlays=overlays,
-                    overrides={**SMALL, "learning_rate": 1e-3, "batch_size": 1})  # fmt: skip
+    own = {**SMALL, "learning_rate": 1e-3, "batch_size": 1}
+    client = client_of(site, tmp_path, ["demo", "one_cycle", noting], **own)
     tensors, last = parsed(client.bundle.parser(device="cpu"), "network").state_dict(), None
     for round in range(3):
         task = Task("train", round, 3, tensors, private_round=last, **length)

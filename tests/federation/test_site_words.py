@@ -7,7 +7,7 @@ from nvflare.app_common.decomposers import common_decomposers
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.fuel.utils import fobs
 
-from fedmed.bundles.network import parsed
+from fedmed.bundles.bundle_parser import parsed
 from fedmed.errors import RoundFailed
 from fedmed.federation.client import Client
 from fedmed.flare.convert import answer_to_model, model_to_task, task_to_model

@@ -12,7 +12,7 @@ from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.selection import ModelSelection, score_weights
 from fedmed.federation.told_numbers import ToldNumbers, ranges_of
-from fedmed.jobs.plan import Plan
+from fedmed.jobs.study import Named, Study
 from fedmed.kinds.find_kind import installed
 from fedmed.messages.answers import Update
 from fedmed.systems.covid_fssl.method import Consistency
@@ -21,10 +21,11 @@ TWO = {"ct_north": "supervised", "ct_south": "supervised"}
 RECORDS = "server/simulate_job/fedmed"
 
 
-def told_numbers(kind="segmentation_3d", classes=("lesion",), **plan):
+def told_numbers(kind="segmentation_3d", classes=("lesion",), **said):
     score = installed()[kind].scores[0]
-    said = {"sites": {"a": "supervised"}, "rounds": 3, **({} if "epochs" in plan else {"steps": 2}), **plan}
-    return ToldNumbers(Plan(**said), ranges_of(installed()[kind](), Consistency(), score, classes))
+    length = {} if "epochs" in said else {"steps": 2}
+    study = Study(name="x", bundle="b", method=Named(path="m"), sites={"a": "supervised"}, rounds=3, **length, **said)
+    return ToldNumbers(study, ranges_of(installed()[kind](), Consistency(), score, classes))
 
 
 def update(site="a", n_samples=10, n_steps=2, **metrics):
@@ -87,8 +88,8 @@ def test_a_test_counts_no_more_cases_than_an_earlier_one_and_no_more_frames_than
 
 
 def test_counts_are_held_to_the_first_round_and_to_the_study():
-    plan = {"epochs": 2, "max_samples": 100}
-    told = told_numbers(**plan)
+    said = {"epochs": 2, "max_samples": 100}
+    told = told_numbers(**said)
     for wrong, name in ((update(n_samples=101), "n_samples"), (update(n_steps=201), "n_steps")):
         with pytest.raises(UpdateRefused, match=f"{name} is .*'max_samples' allows"):
             told.check(wrong)
@@ -99,7 +100,7 @@ def test_counts_are_held_to_the_first_round_and_to_the_study():
     assert told.held(update(n_samples=4, n_steps=1))[0].n_samples == 4
     told.keep([update(n_samples=4)])
     assert told.samples([update("new", n_samples=7), update(n_samples=90)]) == {"a": 10, "new": 7}
-    other = told_numbers(**plan)
+    other = told_numbers(**said)
     other.restore(json.loads(json.dumps(told.state())))
     assert other.first == told.first
 

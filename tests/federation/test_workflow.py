@@ -15,7 +15,7 @@ class Server:
 
     def __init__(self, rounds, bad):
         closing = {"evaluate_last": False, "evaluate_first": False, "evaluate": True}
-        self.plan = SimpleNamespace(rounds=rounds, max_failed_rounds=2, exchanges=lambda round: False, **closing)
+        self.study = SimpleNamespace(rounds=rounds, max_failed_rounds=2, **closing)
         self.bad, self.failed_in_a_row, self.calls, self.first_round = bad, 0, [], 0
         self.end = rounds
 

@@ -44,7 +44,7 @@ def work(tiny_job, tmp_path, context):
         job = tiny_job(sites={"ct_north": "supervised"}, **spec)
         shutil.copytree(job / "app_supervised", tmp_path / "app")
         made = read_job(job)
-        initial = ModelStore.from_args(made.persistor, tmp_path).initial
+        initial = ModelStore(made, tmp_path).initial
         task = Task("train", 0, 1, initial, steps=1, study=made.digest)
         if spec.get("sharing", "full") != "full":
             task.tensors = {n: t for n, t in task.tensors.items() if n.startswith(("convInit", "down_layers"))}

@@ -15,8 +15,7 @@ from nvflare.private.fed.app.default_app_validator import DefaultAppValidator
 from fedmed.errors import JobError
 from fedmed.flare.job_archive import SIGNATURES, check_app, check_job
 from fedmed.jobs.app_shape import server_config
-from fedmed.recovery.same_run import CARRIED
-from fedmed.recovery.server_state import ROUNDS, ServerState
+from fedmed.recovery.checkpoint import CARRIED, ROUNDS, Checkpoints
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 META = json.dumps({"name": "job", "deploy_map": {"app": ["@ALL"]}})
@@ -46,8 +45,8 @@ def test_every_job_of_the_repository_passes(job):
 def test_a_job_that_continues_a_run_passes(tiny_job):
     """Its server's app carries what scripts/resume.py puts there."""
     job = tiny_job()
-    state = ServerState(job / "app_server" / CARRIED)
-    for path in (state.path, state.folder / ROUNDS, state.model_path(0), state.model_path(12), state.rule_path(12)):
+    kept = Checkpoints(job / "app_server" / CARRIED)
+    for path in (kept.path(12), kept.folder / ROUNDS, kept.model_path(0), kept.model_path(12)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     check_job(zipped(job), job.name)

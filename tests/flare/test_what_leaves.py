@@ -100,7 +100,7 @@ class Wire:
 def wire(tiny_job, tmp_path, monkeypatch):
     def wire(site, **spec):
         job = tiny_job(**{"sites": {"ct_north": "supervised", "ct_east": "unsupervised"}, "rounds": 2, **spec})
-        return Wire(site, job, tmp_path, monkeypatch, ModelStore.from_args(read_job(job).persistor, tmp_path).initial)
+        return Wire(site, job, tmp_path, monkeypatch, ModelStore(read_job(job), tmp_path).initial)
 
     return wire
 
@@ -109,7 +109,7 @@ def wire(tiny_job, tmp_path, monkeypatch):
 def video_wire(write_tiny_tools_job, tmp_path, monkeypatch):
     """A hospital with videos."""
     job = write_tiny_tools_job(tmp_path / "jobs", rounds=2)
-    return Wire("lap_hei2", job, tmp_path, monkeypatch, ModelStore.from_args(read_job(job).persistor, tmp_path).initial)
+    return Wire("lap_hei2", job, tmp_path, monkeypatch, ModelStore(read_job(job), tmp_path).initial)
 
 
 def test_a_hospital_with_videos_alone_sends_the_features_and_not_the_classifier(
@@ -117,7 +117,7 @@ def test_a_hospital_with_videos_alone_sends_the_features_and_not_the_classifier(
 ):
     """Bytes on the wire: those of the tensors that extract features, and names and shapes beside them."""
     job = write_tiny_phases_job(tmp_path / "jobs", rounds=2, steps=1)
-    model = ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+    model = ModelStore(read_job(job), tmp_path).initial
     sizes = {name: tensor.numel() * tensor.element_size() for name, tensor in model.items()}
     head = [name for name in sizes if name.startswith("classifier.")]
     features, beside, sent = sum(sizes.values()) - sum(sizes[name] for name in head), 350 * len(sizes), {}

@@ -12,8 +12,9 @@ from fedmed.errors import JobError, OverrideError
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
-from fedmed.jobs.rule_spec import load_rule, rule_spec
+from fedmed.jobs.rule_spec import load_rule
 from fedmed.jobs.study_text import dumped
+from fedmed.methods.declarations import Exchanged
 from fedmed.methods.find_method import adaptations, algorithms, load_method
 from fedmed.privacy.forecast_sheet import forecast, forecast_sheet
 from fedmed.privacy.limits import read_ledger
@@ -52,7 +53,7 @@ def test_a_job_of_each_trains(name, allow_extras, tmp_path):
     job = read_job(shipped(f"tools_{name}"))
     plain = read_job(shipped("tools_fedavg"))
     assert job.study.sites == plain.study.sites
-    assert job.clients["lap_cho1"]["overlays"][2:] == ([] if name == "fedbn" else [name])
+    assert job.overlays(job.role("lap_cho1"))[2:] == ([] if name == "fedbn" else [name])
     small = job.changed({"sites": TWO, "rounds": 1, "epochs": 0.5, "overrides": SMALL})
     server = run_job(write_job(small, tmp_path / "job"), tmp_path / "ws")
     (line,) = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
@@ -115,7 +116,7 @@ def test_amplitudes_travel_once_and_stay(write_tiny_tools_job, allow_extras, tmp
     allow_extras("amplitude")
     algorithm = {"name": "feddg", "args": {"bank_images": 2}}
     folder = write_tiny_tools_job(tmp_path, rounds=2, steps=1, algorithm=algorithm)
-    assert read_job(folder).plan.exchange == {"rounds": [0], "names": ["amplitude"], "entries": True}
+    assert read_job(folder).exchange == Exchanged(("amplitude",), once=True, entries=True)
     run_job(folder, tmp_path / "ws")
     first, second = facts(tmp_path / "ws")
     size = 2 * 3 * 24 * 17 * 2
@@ -174,9 +175,9 @@ def test_semi_supervised_training_with_fedprox_by_one_line(write_tiny_job, tmp_p
     two = {"ct_north": "supervised", "ct_east": "unsupervised"}
     job = read_job(write_tiny_job(tmp_path, sites=two, algorithm={"name": "fedprox", "args": {"mu": 0.5}}))
     for site in two:
-        assert job.clients[site]["overlays"][-1] == "fedprox" and job.clients[site]["overrides"]["mu"] == 0.5
-    assert job.clients["ct_east"]["overlays"][-2] == "consistency"
-    assert job.rule == job.method.rule() and job.method.guards().keys() == {"pseudo_labels"}
+        assert job.overlays(job.role(site))[-1] == "fedprox" and job.overrides(job.role(site))["mu"] == 0.5
+    assert job.overlays(job.role("ct_east"))[-2] == "consistency"
+    assert job.short_rule == job.method.rule() and job.method.guards().keys() == {"pseudo_labels"}
     server = run_job(tmp_path / "tiny", tmp_path / "ws")
     assert server.model_round == 0
 
@@ -184,22 +185,22 @@ def test_semi_supervised_training_with_fedprox_by_one_line(write_tiny_job, tmp_p
 def test_server_and_sites_get_the_same_strength_and_a_step_of_the_study_follows():
     then = {"by": "adamw", "rate": 0.5}
     job = made({"name": "feddyn", "args": {"alpha": 0.2}}, server_step=then)
-    assert job.clients["a"]["overrides"] == {"alpha": 0.2}
-    rule = load_rule(rule_spec(job.aggregator))
+    assert job.overrides(job.role("a")) == {"alpha": 0.2}
+    rule = load_rule(job.rule)
     assert rule.weighting.kind == "uniform" and rule.step.alpha == 0.2 and rule.step.then.rate == 0.5
     assert not rule.step.delayed_h
-    scaffold = load_rule(rule_spec(made("scaffold", server_step="sgd").aggregator))
+    scaffold = load_rule(made("scaffold", server_step="sgd").rule)
     assert scaffold.mean.weighting.kind == "uniform" and scaffold.mean.step.rate == 1.0
-    assert load_rule(rule_spec(made("fedprox", server_step=then).aggregator)).step.rate == 0.5
-    assert load_rule(rule_spec(read_job(shipped("tools_feddyn_adamw")).aggregator)).step.then.rate == 1e-3
+    assert load_rule(made("fedprox", server_step=then).rule).step.rate == 0.5
+    assert load_rule(read_job(shipped("tools_feddyn_adamw")).rule).step.then.rate == 1e-3
 
 
 def test_who_asks_the_method_hears_of_the_algorithm_too():
     job = made("scaffold")
     assert job.method.with_update(needed=True) == ["control_difference"] and "SCAFFOLD" in job.method.card()
     assert job.method.title == "supervised federated averaging with SCAFFOLD"
-    assert load_method(job.controller["method"]) == load_method(job.method.spec()) == job.method
-    assert "algorithm" not in Job.of(STUDY).controller["method"]
+    assert load_method(job.study.method_spec) == load_method(job.method.spec()) == job.method
+    assert "algorithm" not in Job.of(STUDY).study.method_spec
 
 
 def test_what_an_algorithm_does_not_change_is_the_methods():
@@ -291,10 +292,10 @@ def test_what_does_not_go_together_is_told_at_its_line(changes, message):
 
 def test_what_stays_at_the_sites_is_the_algorithms_word():
     job = made("fedrep")
-    assert job.aggregator["sharing"] == job.clients["a"]["sharing"] == "head" and job.keeps_private
+    assert job.group(job.role("a")) == "head" and job.keeps_private
     other = made({"name": "fedrep", "args": {"group": "block_6", "head_share": 0.75}}, bundle="covid_ct_segmentation")
-    assert other.clients["a"]["sharing"] == "block_6" and other.clients["a"]["overrides"] == {"head_share": 0.75}
-    assert made("fedbn", release_from="a").aggregator["sharing"] == "norm"
+    assert other.group(other.role("a")) == "block_6" and other.overrides(other.role("a")) == {"head_share": 0.75}
+    assert made("fedbn", release_from="a").group("supervised") == "norm"
 
 
 def test_a_group_that_the_bundle_lacks_is_told_at_the_algorithm(tmp_path):
@@ -318,11 +319,11 @@ def test_a_bundle_without_plain_images_cannot_mix_them(tmp_path, monkeypatch):
     with pytest.raises(JobError, match=f"bundle '{SMALL_BUNDLE.name}': .* has no 'train::plain', which 'metadata#prov"):
         write_job(job, tmp_path / "job")
     xrays = made("feddg", bundle="cxr_classification", overlays=["demo"])
-    assert read_job(write_job(xrays, tmp_path / "xrays")).clients["a"]["overlays"][-1] == "feddg"
+    assert read_job(write_job(xrays, tmp_path / "xrays")).overlays("supervised")[-1] == "feddg"
 
 
 def test_a_uniform_mean_may_be_said():
-    assert made("feddyn", rule={"args": {"weighting": "uniform"}}).rule["args"]["weighting"] == "uniform"
+    assert made("feddyn", rule={"args": {"weighting": "uniform"}}).short_rule["args"]["weighting"] == "uniform"
 
 
 @pytest.mark.parametrize("bundle", ["covid_ct_segmentation", "cxr_classification", "surgical_tool_classification"])

@@ -72,9 +72,9 @@ def test_the_job_has_a_name_of_its_own_and_the_comments_of_the_study(tmp_path):
     control = control_job(job(), unscored=["d"])
     assert control.name == "study control"
     assert "overlays: [demo]  # small" in control.text and "# alone first" in control.text
-    assert control.clients["a"] == job().clients["a"]
-    assert control.clients["b"]["role"] == "evaluate"
-    assert control.persistor == job().persistor and control.aggregator["user_weights"] == {"b": 2}
+    assert control.role("b") == "evaluate" and control.study.user_weights == {"b": 2}
+    for role in ("supervised", "evaluate"):
+        assert (control.overlays(role), control.overrides(role)) == (job().overlays(role), job().overrides(role))
     assert read_job(write_job(control, tmp_path / "job")).study == control.study
 
 
@@ -102,7 +102,7 @@ def test_of_an_adaptation_that_of_the_run_alone_is_left_in_one_control(said):
     for kind in (LEFT_OUT, SILENT):
         dropped = control_job(adapting, kind=kind)
         plain = control_job(job(), kind=kind)
-        assert dropped.study == plain.study and dropped.clients == plain.clients
+        assert dropped.study == plain.study and dropped.rule == plain.rule
         assert not dropped.study.adapts and "gamma_matching" not in dropped.text
 
 

@@ -32,10 +32,10 @@ SMALL = {"sites": ROLES, "rounds": 2, "steps": 2, "overrides": {"supervised": SI
 @pytest.mark.parametrize("name", [*SINGLE, "fedst"])
 def test_four_hospitals_train_and_a_fifth_is_scored(name):
     job = read_job(shipped(f"instruments_{name}"))
-    assert job.controller["sites"] == {**dict.fromkeys(TRAINING, "supervised"), "inst_lobe": "evaluate"}
-    assert job.persistor["checkpoint"] == BEST and "demo" in job.study.overlays
+    assert job.study.sites == {**dict.fromkeys(TRAINING, "supervised"), "inst_lobe": "evaluate"}
+    assert job.study.checkpoint == BEST and "demo" in job.study.overlays
     assert ("single_frame" in job.study.overlays) is (name != "fedst"), "rivals see one frame"
-    assert ("checkpoint_tensors" in job.persistor) is (name == "fedst"), "the others have nothing that begins at random"
+    assert bool(job.study.checkpoint_tensors) is (name == "fedst"), "the others have nothing that begins at random"
 
 
 def test_a_hospital_alone_and_the_videos_of_all_in_one_place_are_trained_as_the_federation_is():
@@ -53,13 +53,13 @@ def test_what_stays_at_the_sites():
     expected = {"fedst": "encoder_q", "feddp": "encoder_q", "fedas": "head", "fedrep": "decoder", "fedavg": "full"}
     for name, group in expected.items():
         job = read_job(shipped(f"instruments_{name}"))
-        assert group in str(job.aggregator["sharing"]), name
+        assert group == job.group("supervised"), name
         assert (job.study.release_from == "all") is (group != "full"), "or the unseen hospital cannot be scored"
 
 
 def test_the_pre_training_is_of_made_up_pictures_alone():
     job = read_job(shipped("instruments_pretraining"))
-    assert job.controller["sites"] == {"inst_simulator": "supervised"} and "checkpoint" not in job.persistor
+    assert job.study.sites == {"inst_simulator": "supervised"} and job.study.checkpoint is None
     assert job.study.overlays == read_job(shipped("instruments_fedavg")).study.overlays
 
 
@@ -68,12 +68,12 @@ def test_the_published_job(tmp_path, monkeypatch):
     job = read_job(shipped("instruments_fedst_paper"))
     study = job.study
     assert (study.rounds, study.steps, study.select, study.overlays, study.overrides) == (300, 100, "last", [], {})
-    earlier = read_job(shipped("instruments_pretraining_paper")).persistor
-    assert earlier["encoder"] == "pvt_v2_b0.pth", "from ImageNet's weights, which are not at hand here"
-    before = ModelStore.from_args({**earlier, "encoder": None}, tmp_path).initial
+    earlier = read_job(shipped("instruments_pretraining_paper"))
+    assert earlier.study.encoder == "pvt_v2_b0.pth", "from ImageNet's weights, which are not at hand here"
+    before = ModelStore(earlier.changed({"encoder": None}), tmp_path).initial
     torch.save({"model": before, "meta": {}}, tmp_path / BEST)
     monkeypatch.setenv("FEDMED_MODELS", str(tmp_path))
-    after = ModelStore.from_args(job.persistor, tmp_path).initial
+    after = ModelStore(job, tmp_path).initial
     assert set(before) < set(after) and all(torch.equal(after[name], before[name]) for name in before)
 
 
@@ -96,7 +96,8 @@ def sites(tmp_path_factory):
 def place(tmp_path_factory):
     """A folder with a pre-trained model, random here, and settings of a server that has a simulator's pictures."""
     folder = tmp_path_factory.mktemp("instruments")
-    tensors = ModelStore(folder, BUNDLE, ["demo", "single_frame"], SIZE, seed=5).initial
+    before = read_job(shipped("instruments_pretraining")).changed({"overrides": {"supervised": SIZE}, "seed": 5})
+    tensors = ModelStore(before, folder).initial
     torch.save({"model": tensors, "meta": {}}, folder / BEST)
     server = {"demo": "lap_instruments_tiny", "demo_site": "inst_simulator", "device": "cpu", "threads": 1}
     (folder / "server.yaml").write_text(yaml.safe_dump({**server, "cache_dir": str(folder / "cache")}))

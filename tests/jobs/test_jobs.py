@@ -10,15 +10,9 @@ from fedmed.jobs.job_folder import read_job, write_job
 from tests.shipped import JOBS, shipped
 
 CT_JOBS = ["covid_agreement", "covid_agreement_paper", "covid_fssl", "covid_fssl_paper", "covid_fssl_partial"]
-SIZE = {"encoder", "job", "overlays", "rounds", "steps", "warm_start_rounds"}
+SIZE = {"encoder", "name", "overlays", "role_overlays", "rounds", "steps", "warm_start"}
 # In the demo's setting of the paper's family, of which the worst-off hospital loses least.
 LOSES_LEAST = {"consistency_loss", "consistency_scope", "final_div_factor", "pct_start"}
-
-
-def flat(value, path=()):
-    if isinstance(value, dict):
-        return {k: v for key, item in value.items() for k, v in flat(item, (*path, key)).items()}
-    return {path: value}
 
 
 def texts(job):
@@ -30,34 +24,29 @@ def texts(job):
 )
 def test_paper_job_differs_only_in_overlay_rounds_and_steps(name, own, overlays):
     demo, paper = read_job(shipped(name)), read_job(shipped(f"{name}_paper"))
-    for ours, theirs in [
-        (demo.controller, paper.controller),
-        (demo.aggregator, paper.aggregator),
-        (demo.persistor, paper.persistor),
-        *((demo.clients[site], paper.clients[site]) for site in demo.clients),
-    ]:
-        a, b = flat(dict(ours)), flat(dict(theirs))
-        assert {path[-1] for path in a.keys() | b.keys() if a.get(path) != b.get(path)} <= SIZE | own
-    assert demo.persistor["overlays"] == ["demo", *paper.persistor["overlays"], *overlays]
-    assert (paper.controller["rounds"], paper.controller["steps"]) == (50, 400)
+    ours, theirs = demo.study.model_dump(), paper.study.model_dump()
+    assert {key for key in ours if ours[key] != theirs[key]} <= SIZE | ({"overrides"} if own else set())
+    assert demo.rule == paper.rule
+    for role in set(demo.study.sites.values()):
+        a, b = demo.overrides(role), paper.overrides(role)
+        assert {key for key in a.keys() | b.keys() if a.get(key) != b.get(key)} <= own
+    assert demo.overlays(demo.model_role) == ["demo", *paper.overlays(paper.model_role), *overlays]
+    assert (paper.study.rounds, paper.study.steps) == (50, 400)
     assert texts(name).keys() == texts(f"{name}_paper").keys()
 
 
 @pytest.mark.parametrize("name", CT_JOBS)
 def test_job_is_complete(name, tmp_path):
     job = read_job(shipped(name))
-    roles = sorted(args["role"] for args in job.clients.values())
+    roles = sorted(map(job.role, job.study.sites))
     assert roles == ["evaluate", "supervised", "supervised", "unsupervised"]
-    assert {site: args["role"] for site, args in job.clients.items()} == job.controller["sites"]
     folder = write_job(job, tmp_path / name)
     meta = json.loads((folder / "meta.json").read_text())
     assert meta["min_clients"] == 3
     for app in meta["deploy_map"]:
         assert (folder / app / "custom" / "README.md").is_file()
-    for args in job.clients.values():
-        assert args.get("sharing") == job.aggregator.get("sharing")
-        assert args.get("buffers") == job.aggregator.get("buffers")
-        assert args["seed"] == job.persistor["seed"] and args["bundle"] == job.persistor["bundle"]
+    assert {job.group(role) for role in roles} == {job.study.sharing}
+    assert {job.bundle(role).name for role in roles} == {job.study.bundle}
 
 
 @pytest.mark.parametrize("name", CT_JOBS[:-1])
@@ -72,7 +61,7 @@ def test_every_answer_of_a_job_passes_the_sites_limits(name):
 def test_partial_job_keeps_the_decoder_and_asks_a_demo_site_that_allows_it(tmp_path):
     job = read_job(shipped("covid_fssl_partial"))
     folder = write_job(job, tmp_path / "job")
-    assert job.aggregator["sharing"] == "block_6" and job.controller["release_from"] == "ct_north"
+    assert job.group("supervised") == job.study.sharing == "block_6" and job.study.release_from == "ct_north"
     executors = {
         role: json.loads((folder / f"app_{role}/config/config_fed_client.json").read_text())
         for role in ("supervised", "unsupervised", "evaluate")
@@ -113,14 +102,14 @@ def test_writing_is_whole_or_not_at_all(tmp_path, job):
     with pytest.raises(JobError, match="exists"):
         write_job(job(), tmp_path / "x")
     write_job(job(rounds=2), tmp_path / "x", replace=True)
-    assert read_job(tmp_path / "x").controller["rounds"] == 2
+    assert read_job(tmp_path / "x").study.rounds == 2
 
 
 def test_settings_that_are_left_alone_are_not_written(tmp_path, job):
     plain = read_job(write_job(job(rounds=2), tmp_path / "x"))
-    assert "validate_every" not in plain.controller and "optimizer_state" not in plain.clients["a"]
+    assert not {"validate_every", "optimizer_state"} & plain.recorded.keys()
     made = read_job(write_job(job(rounds=2, validate_every=2, optimizer_state="reset"), tmp_path / "y"))
-    assert made.controller["validate_every"] == 2 and made.clients["a"]["optimizer_state"] == "reset"
+    assert made.study.validate_every == 2 and made.study.optimizer_state == "reset"
     for wrong in ({"validate_every": 0}, {"optimizer_state": "keep"}):
         with pytest.raises(JobError, match=next(iter(wrong))):
             job(**wrong)
@@ -156,8 +145,8 @@ def test_overlays_of_a_role_come_between_the_studys_and_the_methods(job_of, tmp_
     method = {"path": "fedmed.systems.covid_fssl.method.Consistency"}
     more = {"overlays": ["demo"], "role_overlays": {"supervised": ["one_cycle"]}}
     job = job_of(name="x", method=method, **study, **more)
-    assert job.clients["a"]["overlays"] == ["demo", "one_cycle"]
-    assert job.clients["b"]["overlays"][0] == "demo" and "one_cycle" not in job.clients["b"]["overlays"]
+    assert job.overlays(job.role("a")) == ["demo", "one_cycle"]
+    assert job.overlays(job.role("b"))[0] == "demo" and "one_cycle" not in job.overlays(job.role("b"))
     more = {"overlays": ["demo"], "role_overlays": {"unsupervised": ["one_cicle"]}}
     misspelt = job_of(name="x", method=method, **study, **more)
     line = next(n for n, text in enumerate(misspelt.text.splitlines(), start=1) if text.startswith("role_overlays"))

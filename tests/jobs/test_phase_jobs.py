@@ -35,11 +35,12 @@ RECORDS = "server/simulate_job/fedmed"
 )
 def test_one_hospital_with_labels_and_others_without(name, sites, overlays):
     job = read_job(shipped(name))
-    assert job.controller["sites"] == dict(sorted(sites.items())) and job.study.epochs == 1
+    assert job.study.sites == dict(sorted(sites.items())) and job.study.epochs == 1
     rate = ["one_cycle"] if name == "phases_fedcy" else []
-    assert job.clients["lap_harbor"]["overlays"] == [*overlays, *rate, "guided"]
-    assert job.clients["lap_bay"]["overlays"] == [*overlays, "cycle"]
-    assert job.aggregator["weighting"] == "samples" and job.aggregator["sends"] == {"unsupervised": "head"}
+    assert job.overlays(job.role("lap_harbor")) == [*overlays, *rate, "guided"]
+    assert job.overlays(job.role("lap_bay")) == [*overlays, "cycle"]
+    assert job.short_rule["args"]["weighting"] == "samples"
+    assert (job.method.role("supervised").sends, job.method.role("unsupervised").sends) == (None, "head")
     assert "\nbuffers: " in job.text, "named, not by habit"
     assert (Bundle(job.study.bundle, overlays).parser()["groups"] is None) == ("groupnorm" not in overlays)
 
@@ -67,7 +68,7 @@ def test_the_published_job():
     assert (study.min_rounds, study.patience, study.select) == (6, 3, "best")
     assert study.encoder == "resnet50-0676ba61.pth" and not study.overrides
     labelled, other = (
-        Bundle(study.bundle, job.clients[site]["overlays"]).parser() for site in ("lap_harbor", "lap_bay")
+        Bundle(study.bundle, job.overlays(job.role(site))).parser() for site in ("lap_harbor", "lap_bay")
     )
     for parser in (labelled, other):
         assert (parser["learning_rate"], parser["weight_decay"]) == (5e-5, 5e-5)

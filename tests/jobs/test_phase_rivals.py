@@ -57,9 +57,9 @@ def scored(result):
 @pytest.mark.parametrize(("name", "others"), [("phases_fullsup", "evaluate"), ("phases_fedavg", "supervised")])
 def test_labels_at_one_hospital_and_at_all(name, others):
     job = read_job(shipped(name))
-    assert job.controller["sites"] == dict(sorted(roles("supervised", others).items())) and job.study.epochs == 1
-    assert {tuple(args["overlays"]) for args in job.clients.values()} == {("demo",)}, "cross-entropy alone"
-    assert job.aggregator["weighting"] == "samples"
+    assert job.study.sites == dict(sorted(roles("supervised", others).items())) and job.study.epochs == 1
+    assert {tuple(job.overlays(role)) for role in job.study.sites.values()} == {("demo",)}, "cross-entropy alone"
+    assert job.short_rule["args"]["weighting"] == "samples"
 
 
 def test_a_round_with_the_labels_of_one_hospital(one_round):
@@ -81,10 +81,10 @@ PSEUDO = {"phases_fedfixmatch": "fixmatch", "phases_feduda": "uda", "phases_fedr
 @pytest.mark.parametrize(("name", "loss"), PSEUDO.items())
 def test_pseudo_labels_at_hospitals_without_labels(name, loss):
     job, norm = read_job(shipped(name)), ["groupnorm"] if name == "phases_fedrgd" else []
-    assert job.controller["sites"] == dict(sorted(roles("supervised", "unsupervised").items()))
-    assert job.clients["lap_harbor"]["overlays"] == ["demo", *(norm or ["one_cycle"])]
-    assert job.clients["lap_bay"]["overlays"] == ["demo", *norm, "pseudo_labels", loss]
-    assert job.aggregator["weighting"] == ("uniform" if norm else "samples") and job.study.epochs == 1
+    assert job.study.sites == dict(sorted(roles("supervised", "unsupervised").items()))
+    assert job.overlays(job.role("lap_harbor")) == ["demo", *(norm or ["one_cycle"])]
+    assert job.overlays(job.role("lap_bay")) == ["demo", *norm, "pseudo_labels", loss]
+    assert job.short_rule["args"]["weighting"] == ("uniform" if norm else "samples") and job.study.epochs == 1
 
 
 @pytest.mark.parametrize("name", PSEUDO)
@@ -106,9 +106,10 @@ def test_a_round_with_pseudo_labels(one_round, name):
 
 def test_features_first_and_labels_after():
     first, second = (read_job(shipped(name)) for name in ("phases_fedtcc", "phases_fedtcc_labels"))
-    assert first.controller["sites"] == dict.fromkeys(sorted((*OTHERS, "lap_harbor")), "unsupervised")
-    assert {tuple(args["overlays"]) for args in first.clients.values()} == {("demo", "cycle")}
-    assert first.aggregator["weighting"] == "samples" and first.aggregator["sends"] == {"unsupervised": "head"}
+    assert first.study.sites == dict.fromkeys(sorted((*OTHERS, "lap_harbor")), "unsupervised")
+    assert {tuple(first.overlays(role)) for role in first.study.sites.values()} == {("demo", "cycle")}
+    assert first.short_rule["args"]["weighting"] == "samples"
+    assert first.method.role("unsupervised").sends == "head"
     assert (first.study.rounds, first.study.epochs, first.study.select, first.study.evaluate) == (30, 1, "last", False)
     plain = read_job(shipped("phases_fullsup")).study.model_dump()
     said = second.study.model_dump()
@@ -138,10 +139,10 @@ def test_a_round_of_features_and_one_with_labels_from_them(one_round, tmp_path, 
 
 def test_weights_in_two_parts():
     job = read_job(shipped("phases_fedmatch"))
-    assert job.clients["lap_harbor"]["overlays"] == ["demo", "one_cycle", "fedmatch", "fedmatch_labelled"]
-    assert job.clients["lap_bay"]["overlays"] == ["demo", "pseudo_labels", "fedmatch", "fedmatch_unlabelled"]
-    assert job.clients["lap_isle"]["overlays"] == ["demo", "fedmatch"]
-    assert {site: args.get("sends") for site, args in job.clients.items()} == {
+    assert job.overlays(job.role("lap_harbor")) == ["demo", "one_cycle", "fedmatch", "fedmatch_labelled"]
+    assert job.overlays(job.role("lap_bay")) == ["demo", "pseudo_labels", "fedmatch", "fedmatch_unlabelled"]
+    assert job.overlays(job.role("lap_isle")) == ["demo", "fedmatch"]
+    assert {site: job.method.role(role).sends for site, role in job.study.sites.items()} == {
         "lap_harbor": "sigma",
         "lap_bay": "psi",
         "lap_cliff": "psi",

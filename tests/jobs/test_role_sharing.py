@@ -1,14 +1,27 @@
 """What each role receives, sends and keeps."""
 
-from fedmed.jobs.plan import Plan
-from fedmed.jobs.role_sharing import RolePolicies
+import pytest
+
+from fedmed.jobs.job import RolePolicies
 
 NAMES, GROUPS = ["body", "neck", "head"], {"full": [], "head": ["^head"], "most": ["^head", "^neck"]}
-PLAN = Plan({"a": "supervised", "u": "unsupervised"}, rounds=3, steps=1, warm_start_rounds=1)
+FEDCY = {"path": "fedmed.systems.fedcy.method.FedCy"}  # whose sites without labels keep their head to themselves
 
 
-def test_a_role_may_send_less_than_it_receives_in_every_round():
-    policies = RolePolicies(NAMES, GROUPS, PLAN, {"sharing": "full", "sends": {"unsupervised": "head"}})
+@pytest.fixture
+def policies_of(job_of):
+    """Return a function: names of tensors, and what a study says -> policies."""
+
+    def made(names, **said):
+        sites = {"a": "supervised", "u": "unsupervised"}
+        job = job_of(**{"name": "x", "sites": sites, "rounds": 3, "steps": 1, "warm_start": {"rounds": 1}, **said})
+        return RolePolicies(job, names, GROUPS)
+
+    return made
+
+
+def test_a_role_may_send_less_than_it_receives_in_every_round(policies_of):
+    policies = policies_of(NAMES, method=FEDCY)
     for round in (0, 1):
         assert policies.of("unsupervised", round).received(NAMES) == NAMES
         assert policies.of("unsupervised", round).sent(NAMES) == ["body", "neck"]
@@ -17,20 +30,19 @@ def test_a_role_may_send_less_than_it_receives_in_every_round():
     assert policies.scorable("unsupervised", 1)
 
 
-def test_statistics_stay_with_a_role_and_are_lent_to_who_has_none_yet():
+def test_statistics_stay_with_a_role_and_are_lent_to_who_has_none_yet(policies_of):
     names = [*NAMES, "body.running_mean"]
-    policies = RolePolicies(names, GROUPS, PLAN, {"buffers": {"unsupervised": "local"}, "sharing": "full"})
+    policies = policies_of(names, buffers={"unsupervised": "local"})
     for round in (0, 1):
         assert policies.of("unsupervised", round).private(names) == ["body.running_mean"]
         assert policies.lent_statistics("unsupervised", round) == ["body.running_mean"]
         assert policies.of("supervised", round).sent(names) == policies.of("evaluate", round).received(names) == names
         assert policies.scorable("evaluate", round) and policies.lent_statistics("supervised", round) == []
-    kept = RolePolicies(names, GROUPS, PLAN, {"buffers": "local"})
+    kept = policies_of(names, buffers="local")
     assert kept.lent_statistics("unsupervised", 1) == [] and not kept.scorable("evaluate", 1), "nobody shares any"
 
 
-def test_what_is_not_received_is_not_sent():
-    said = {"sharing": {"supervised": "head", "unsupervised": "most"}, "sends": {"unsupervised": "head"}}
-    policies = RolePolicies(NAMES, GROUPS, PLAN, said)
+def test_what_is_not_received_is_not_sent(policies_of):
+    policies = policies_of(NAMES, sharing={"supervised": "head", "unsupervised": "most"}, method=FEDCY)
     assert policies.of("unsupervised", 1).sent(NAMES) == ["body"]
     assert policies.of("supervised", 1).sent(NAMES) == policies.of("evaluate", 1).received(NAMES) == ["body", "neck"]

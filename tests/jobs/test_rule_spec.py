@@ -1,4 +1,4 @@
-"""The rule that a job's flat arguments ask for."""
+"""The rule that a job asks for, with its parts by their short names."""
 
 import pytest
 
@@ -9,17 +9,18 @@ from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
 
 
 def test_without_arguments_it_is_the_mean_by_steps():
-    spec = rule_spec({"sharing": "full", "warm_start_sharing": None, "max_norm": 3.0})
+    spec = rule_spec({"path": MEAN})
     assert spec == {"path": MEAN, "args": {"weighting": {"path": WEIGHTINGS["iterations"], "args": {}}}}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in WEIGHTINGS if kind != "reported"])
 def test_every_weighting_by_its_name(kind):
-    assert load_rule(rule_spec({"weighting": kind})).weighting.kind == kind
+    assert load_rule(rule_spec({"path": MEAN, "args": {"weighting": kind}})).weighting.kind == kind
 
 
 def test_a_number_that_sites_report():
-    rule = load_rule(rule_spec({"weighting": {"by": "reported", "name": "fim_trace", "most": 5}}))
+    weighting = {"by": "reported", "name": "fim_trace", "most": 5}
+    rule = load_rule(rule_spec({"path": MEAN, "args": {"weighting": weighting}}))
     assert isinstance(rule.weighting, ReportedWeighting) and (rule.weighting.name, rule.weighting.most) == (
         "fim_trace",
         5,
@@ -31,31 +32,36 @@ def test_a_study_names_the_number_that_sites_report(job_of, by):
     weighting = {"by": by, "name": "fim"}
     sites = {"a": "supervised", "b": "supervised"}
     job = job_of(name="x", sites=sites, rounds=1, steps=1, rule={"args": {"weighting": weighting}})
-    assert job.aggregator["weighting"] == weighting
-    assert load_rule(rule_spec(job.aggregator)).weighting.name == "fim"
+    assert job.short_rule["args"]["weighting"] == weighting
+    assert load_rule(job.rule).weighting.name == "fim"
 
 
 def test_a_similarity_that_sites_report_under_another_name():
-    rule = load_rule(rule_spec({"weighting": {"by": SELF_ADAPTIVE, "name": "alike", "form": "softmax", "floor": 0.1}}))
+    weighting = {"by": SELF_ADAPTIVE, "name": "alike", "form": "softmax", "floor": 0.1}
+    rule = load_rule(rule_spec({"path": MEAN, "args": {"weighting": weighting}}))
     assert (rule.weighting.kind, rule.weighting.name, rule.weighting.form) == ("similarity", "alike", "softmax")
 
 
 def test_arguments_reach_the_rule():
-    flat = {"normalise": False, "user_weights": {"a": 0.5}, "clip_norm": 2.0, "buffers": "local", "sharing": "head"}
-    rule = load_rule(rule_spec(flat))
+    said = {"normalise": False, "user_weights": {"a": 0.5}, "clip_norm": 2.0}
+    rule = load_rule(rule_spec({"path": MEAN, "args": {}}, said, buffers="local"))
     assert (rule.normalise, rule.user_weights, rule.clip_norm, rule.buffers) == (False, {"a": 0.5}, 2.0, "local")
 
 
 def test_a_named_rule_comes_as_it_is():
     named = {"path": "somewhere.Rule", "args": {"beta": 0.9}}
-    assert rule_spec({"rule": named, "sharing": "full", "buffers": "average", "max_norm": None}) == named
+    assert rule_spec(named, {}, "average") == named
+
+
+@pytest.mark.parametrize("said", [{"normalise": False}, {"user_weights": {"a": 1.0}}, {"clip_norm": 1.0}])
+def test_what_the_mean_alone_can_do_is_not_said_beside_another_rule(said):
+    with pytest.raises(JobError, match=f"'{next(iter(said))}' belongs to the arguments of the rule that 'rule' names"):
+        rule_spec({"path": "somewhere.Rule", "args": {}}, said)
 
 
 @pytest.mark.parametrize(
-    ("flat", "message"),
+    ("args", "message"),
     [
-        ({"rule": {"path": MEAN}, "normalise": True}, "'normalise' belongs to the arguments of the rule"),
-        ({"rule": {"path": MEAN}, "user_weights": {}}, "'user_weights' belongs"),
         ({"rule": "mode"}, "rule 'mode' is unknown; use mean, median, trimmed_mean"),
         ({"trim": 0.1}, "'trim' is for rule 'trimmed_mean'"),
         ({"weighting": {"by": "reported"}}, "the arguments of .*ReportedWeighting are wrong: .*'name'"),
@@ -63,10 +69,10 @@ def test_a_named_rule_comes_as_it_is():
         ({"weighting": ["samples"]}, "'weighting' is "),
         ({"weighting": {"by": "samples", "name": "x"}}, "the arguments of .*SampleWeighting are wrong"),
         ({"rule": object()}, "rule <object object.*> is unknown; .*or name a class"),
-        ({"rule": {"path": MEAN}, "trim": 0.1}, "'trim' belongs"),
+        ({"rule": {"path": MEAN}, "trim": 0.1}, "rule {'path': .*} is unknown"),
         ({"colour": 1}, "the arguments of .*WeightedMean are wrong: .*'colour'"),
     ],
 )
-def test_arguments_that_cannot_be_meant(flat, message):
+def test_arguments_that_cannot_be_meant(args, message):
     with pytest.raises(JobError, match=message):
-        load_rule(rule_spec(flat))
+        load_rule(rule_spec({"path": MEAN, "args": args}))

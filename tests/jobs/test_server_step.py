@@ -24,9 +24,9 @@ def step_of(rule):
 
 
 @pytest.mark.parametrize("name", STEPS)
-@pytest.mark.parametrize("flat", [{}, {"weighting": "samples", "sharing": "head"}, {"rule": "median"}])
-def test_every_optimizer_by_its_name(name, flat):
-    rule = load_rule(rule_spec({**flat, "step": name}))
+@pytest.mark.parametrize("args", [{}, {"weighting": "samples"}, {"rule": "median"}])
+def test_every_optimizer_by_its_name(name, args):
+    rule = load_rule(rule_spec({"path": MEAN, "args": args}, step=name))
     assert step_of(rule).__class__.__name__.lower() == f"server{name}"
 
 
@@ -35,10 +35,10 @@ def test_every_method_takes_one(method, job_of):
     """Also one whose rule is not the mean itself, but has a mean; a study of it begins with a comment about this."""
     values = yaml.safe_load(example(method))
     job = job_of(**values, server_step={"by": "adamw", "rate": 0.01, "decay": 0})
-    step = step_of(load_rule(rule_spec(job.aggregator)))
+    step = step_of(load_rule(job.rule))
     assert (type(step).__name__, step.rate, step.decay) == ("ServerAdamW", 0.01, 0.0)
     assert "# server_step: null" in example(method) and "sgd, adam, adamw or yogi" in example(method)
-    assert step_of(load_rule(rule_spec(job_of(**values).aggregator))) is None
+    assert step_of(load_rule(job_of(**values).rule)) is None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_round_of_two_systems_with_adamw_at_the_server(system, write_tiny_tool
     monkeypatch.setattr(Server, "_aggregate", lambda self, u: (started.update(self.tensors), begin(self, u))[1])
     write = (lambda **more: write_tiny_tools_job(tmp_path / "jobs", **more)) if system == "tools" else tiny_job
     job = write(steps=1, select="last", evaluate=False, server_step="adamw")
-    assert read_job(job).aggregator["step"] == "adamw"
+    assert read_job(job).rule["args"]["step"]["path"] == STEPS["adamw"]
     run_job(job, tmp_path / "ws")
     model, line = outcome(tmp_path / "ws")
     assert not line["refused"] and model.keys() == started.keys()

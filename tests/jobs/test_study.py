@@ -198,10 +198,9 @@ def test_a_study_that_contradicts_itself(changes, messages):
 def test_classes_reach_every_role_and_the_server():
     lung = {"name": "lung", "label": "lungs"}
     made = job(classes=[lung])
-    assert all(args["overrides"] == {"classes": ["lung"]} for args in made.clients.values())
-    assert made.persistor["overrides"] == {"classes": ["lung"]}
-    assert made.persistor["classes"] == [lung | {"unit": "ml"}]
-    assert "classes" not in job().persistor and not job().clients["a"]["overrides"]
+    assert all(made.overrides(role) == {"classes": ["lung"]} for role in made.study.sites.values())
+    assert [one.model_dump(exclude_defaults=True) for one in made.study.structures] == [lung]
+    assert not job().study.structures and not job().overrides("supervised")
 
 
 @pytest.mark.parametrize(
@@ -257,17 +256,17 @@ def test_a_rule_of_another_room_is_refused_too(tmp_path, path):
 
 def test_the_rule_is_the_methods_as_far_as_the_study_does_not_say_otherwise():
     mean = "fedmed.aggregation.weighted_mean.WeightedMean"
-    assert job().rule == {"path": mean, "args": {"weighting": "iterations"}}
+    assert job().short_rule == {"path": mean, "args": {"weighting": "iterations"}}
     said = job(rule={"args": {"rule": "median"}}, clip_norm=3)
-    assert said.rule == {"path": mean, "args": {"weighting": "iterations", "rule": "median"}}
-    assert said.aggregator["rule"] == "median" and said.aggregator["clip_norm"] == 3.0
-    assert job(rule={"path": mean, "args": {"weighting": "samples"}}).rule["args"] == {"weighting": "samples"}
+    assert said.short_rule == {"path": mean, "args": {"weighting": "iterations", "rule": "median"}}
+    assert said.rule["args"]["middle"]["args"]["rule"] == "median" and said.rule["args"]["clip_norm"] == 3.0
+    assert job(rule={"path": mean, "args": {"weighting": "samples"}}).short_rule["args"] == {"weighting": "samples"}
 
 
 def test_a_study_may_share_by_role():
     made = job(sharing={"unsupervised": "final"}, sites={"a": "supervised", "b": "unsupervised", "c": "evaluate"})
-    assert {site: args["sharing"] for site, args in made.clients.items()} == {"a": "full", "b": "final", "c": "full"}
-    assert made.aggregator["sharing"] == {"unsupervised": "final"}
+    groups = {site: made.group(role) for site, role in made.study.sites.items()}
+    assert groups == {"a": "full", "b": "final", "c": "full"} and not made.all_shared
 
 
 def test_values_are_changed_and_everything_else_stays():
@@ -290,10 +289,10 @@ def test_the_digest_is_that_of_the_text(tmp_path):
 def test_values_that_are_one_object_are_written_out_each_time():
     small = {"batch_size": 1, "patch_size": [16, 16, 16]}
     made = job(overrides={"supervised": small, "unsupervised": small})
-    assert "*" not in made.text and made.clients["a"]["overrides"] == made.clients["b"]["overrides"] == small
+    assert "*" not in made.text and made.overrides(made.role("a")) == made.overrides(made.role("b")) == small
     assert made.changed({"overrides": {"supervised": small, "unsupervised": small}}).study == made.study
 
 
 def test_a_site_that_the_study_does_not_name():
     with pytest.raises(JobError, match="has no site 'c'; it has a, b"):
-        job().client("c")
+        job().role("c")

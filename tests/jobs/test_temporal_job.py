@@ -15,7 +15,6 @@ from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.privacy.sendings import SiteAnswers
-from fedmed.recovery.model_store import ModelStore
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.settings.site import load_file
@@ -28,10 +27,10 @@ EPOCHS = 2
 
 
 @pytest.fixture(scope="module")
-def frame_model(tmp_path_factory):
+def frame_model(store_of, tmp_path_factory):
     """Folder of the model of single frames that a run left: random weights, under the name that the job asks for."""
     folder = tmp_path_factory.mktemp("models")
-    tensors = ModelStore(folder, BUNDLE, ["demo"], SIZE, seed=5).initial
+    tensors = store_of(folder, BUNDLE, ["demo"], overrides={"supervised": SIZE}, seed=5).initial
     torch.save({"model": tensors, "meta": {}}, folder / BEST)
     return folder
 
@@ -40,7 +39,7 @@ def frame_model(tmp_path_factory):
 def sites(tmp_path_factory):
     """Settings of the job's sites, each with a cache of its own."""
     folder, found = tmp_path_factory.mktemp("sites"), {}
-    for site in read_job(JOB).clients:
+    for site in read_job(JOB).study.sites:
         values = {"site": site, "demo": "lap_phases_tiny", "device": "cpu", "threads": 1}
         (folder / f"{site}.yaml").write_text(yaml.safe_dump({**values, "cache_dir": str(folder / f"cache_{site}")}))
         found[site] = load_file(folder / f"{site}.yaml")
@@ -91,11 +90,13 @@ def server_file(workspace, name):
 
 def test_the_job_starts_from_a_model_of_single_frames_and_scores_the_others():
     job = read_job(JOB)
-    roles = {site: args["role"] for site, args in job.clients.items()}
-    assert roles == {"lap_harbor": "supervised", **dict.fromkeys(("lap_bay", "lap_cliff", "lap_isle"), "evaluate")}
-    assert job.persistor["checkpoint"] == BEST and job.persistor["checkpoint_tensors"] == [r"^features\."]
-    assert job.aggregator["weighting"] == "samples" and job.controller["epochs"] == 1
-    assert job.aggregator["sharing"] == {"supervised": "features", "evaluate": "full"}
+    assert job.study.sites == {
+        "lap_harbor": "supervised",
+        **dict.fromkeys(("lap_bay", "lap_cliff", "lap_isle"), "evaluate"),
+    }
+    assert job.study.checkpoint == BEST and job.study.checkpoint_tensors == [r"^features\."]
+    assert job.short_rule["args"]["weighting"] == "samples" and job.study.epochs == 1
+    assert (job.group("supervised"), job.group("evaluate")) == ("features", "full")
 
 
 def test_the_features_travel_once_and_never_back(run, passed):

@@ -38,11 +38,11 @@ SITES = ["lap_cho1", "lap_cho2", "lap_cho3", "lap_hei1", "lap_hei2"]
 )
 def test_five_hospitals_with_labels_are_averaged(name, weighting, step):
     job = read_job(shipped(name))
-    assert job.controller["sites"] == dict.fromkeys(SITES, "supervised")
-    assert job.aggregator["weighting"] == weighting
-    assert job.controller.get("epochs") == (None if name == "tools_fedavg_classic" else 1)
-    assert {args["bundle"] for args in job.clients.values()} == {"surgical_tool_classification"}
-    assert job.study.server_step == step and job.clients["lap_cho1"]["overlays"][-1] == "one_cycle"
+    assert job.study.sites == dict.fromkeys(SITES, "supervised")
+    assert job.short_rule["args"]["weighting"] == weighting
+    assert job.study.epochs == (None if name == "tools_fedavg_classic" else 1)
+    assert job.study.bundle == "surgical_tool_classification"
+    assert job.study.server_step == step and job.overlays(job.role("lap_cho1"))[-1] == "one_cycle"
 
 
 def test_the_published_job():

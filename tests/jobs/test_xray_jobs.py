@@ -24,10 +24,8 @@ DOWNSTREAM = ["cxr_linear", "cxr_finetune"]
 @pytest.mark.parametrize("name", PRETRAINING + DOWNSTREAM)
 def test_job_is_complete(name, tmp_path):
     job = read_job(shipped(name))
-    assert {site: args["role"] for site, args in job.clients.items()} == job.controller["sites"]
-    assert {args["bundle"] for args in job.clients.values()} == {job.persistor["bundle"]} == {"cxr_classification"}
-    for args in job.clients.values():
-        assert args["overlays"] == job.persistor["overlays"] and args["seed"] == job.persistor["seed"]
+    assert job.study.bundle == "cxr_classification"
+    assert all(job.overlays(role) == job.overlays(job.model_role) for role in job.study.sites.values())
     folder = write_job(job, tmp_path / name)
     for app in json.loads((folder / "meta.json").read_text())["deploy_map"]:
         assert (folder / app / "custom" / "README.md").is_file()
@@ -40,34 +38,36 @@ def test_job_is_complete(name, tmp_path):
 @pytest.mark.parametrize("name", PRETRAINING)
 def test_pre_training_needs_no_labels(name):
     job = read_job(shipped(name))
-    assert set(job.controller["sites"].values()) == {"unsupervised"}
-    assert job.controller["select"] == "last" and not job.controller["evaluate"]
-    assert job.persistor["overlays"][-1] == "pretrain"
+    assert set(job.study.sites.values()) == {"unsupervised"}
+    assert job.study.select == "last" and not job.study.evaluate
+    assert job.overlays(job.model_role)[-1] == "pretrain"
 
 
 def test_fedmoco_is_fedavg_with_its_two_additions():
     """Equal seed, schedule and augmentation; different weights, and metadata (Dong and Voiculescu 2021, Eq. 4-7)."""
     ours, plain = read_job(shipped("cxr_fedmoco")), read_job(shipped("cxr_fedavg_moco"))
-    assert ours.clients == plain.clients and ours.persistor == plain.persistor
+    assert ours.bundle("unsupervised").overlays == plain.bundle("unsupervised").overlays
+    assert ours.overrides("unsupervised") == plain.overrides("unsupervised")
     adaptive = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap", "floor": 0.0}
-    assert ours.aggregator == {**plain.aggregator, "weighting": adaptive} and plain.aggregator["weighting"] == "samples"
-    own = {key: ours.controller[key] for key in ours.controller if ours.controller[key] != plain.controller.get(key)}
-    exchange = {"from_round": 6, "names": ["mu", "sigma", "n"]}
+    assert plain.short_rule["args"] == {"weighting": "samples"}
+    assert ours.short_rule == {**plain.short_rule, "args": {"weighting": adaptive}}
+    own = {key: value for key, value in ours.recorded.items() if value != plain.recorded.get(key)}
     assert own.pop("method")["path"] == "fedmed.systems.fedmoco.method.FedMoCo"
-    assert own == {"job": "cxr_fedmoco", "exchange": exchange}
+    assert own == {"name": "cxr_fedmoco"} and not plain.exchange.names
+    assert (ours.exchange.first_round, ours.exchange.names) == (6, ("mu", "sigma", "n"))
 
 
 def test_six_nodes_are_halves_of_the_three():
-    three, six = (read_job(shipped(name)).controller for name in ("cxr_fedmoco", "cxr_fedmoco_six"))
+    three, six = (read_job(shipped(name)).recorded for name in ("cxr_fedmoco", "cxr_fedmoco_six"))
     assert sorted(six["sites"]) == sorted(f"{site}_{half}" for site in three["sites"] for half in (1, 2))
-    assert {**six, "sites": 0, "job": 0} == {**three, "sites": 0, "job": 0}
+    assert {**six, "sites": 0, "name": 0} == {**three, "sites": 0, "name": 0}
 
 
 def test_the_papers_schedule():
     """Dong and Voiculescu 2021: one local epoch in each of 200 rounds, metadata after 50."""
-    plan = read_job(shipped("cxr_fedmoco_paper")).controller
-    assert (plan["rounds"], plan["epochs"], plan["exchange"]["from_round"]) == (200, 1, 50)
-    assert read_job(shipped("cxr_fedmoco_paper")).persistor["overlays"] == ["pretrain"]
+    job = read_job(shipped("cxr_fedmoco_paper"))
+    assert (job.study.rounds, job.study.epochs, job.exchange.first_round) == (200, 1, 50)
+    assert job.overlays(job.model_role) == ["pretrain"]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_an_optimizer_at_the_server_by_one_line_leaves_what_is_frozen(name, trai
     """AdamW would decay the encoder of a linear probe, and the temperature, which no optimizer trains."""
     plain = {"checkpoint": None, "checkpoint_tensors": [], "evaluate": False, "select": "last"}
     folder = tiny(tmp_path, name, rounds=1, epochs=1, server_step="adamw", **plain)
-    start = ModelStore.from_args(read_job(folder).persistor, folder).initial
+    start = ModelStore(read_job(folder), folder).initial
     run_job(folder, tmp_path / "ws", tiny_sites(tmp_path))
     after = tensors(tmp_path / "ws/server/simulate_job/app_server")
     assert {key.split(".")[0] for key, value in after.items() if not torch.equal(value, start[key])} == trained
@@ -86,7 +86,8 @@ def test_an_optimizer_at_the_server_by_one_line_leaves_what_is_frozen(name, trai
 def test_pre_training_needs_a_bundle_that_has_it(job_of, tmp_path):
     job = {"sites": {"a": "unsupervised"}, "rounds": 1, "epochs": 1, "select": "last", "evaluate": False}
     method = {"path": "fedmed.systems.fedmoco.method.FedAvgMoCo"}
-    assert job_of(name="x", bundle="cxr_classification", method=method, **job).persistor["overlays"] == ["pretrain"]
+    made = job_of(name="x", bundle="cxr_classification", method=method, **job)
+    assert made.overlays(made.model_role) == ["pretrain"]
     with pytest.raises(JobError, match="overlay 'pretrain'"):
         write_job(job_of(name="x", bundle="covid_ct_segmentation", method=method, **job), tmp_path / "x")
 
@@ -95,7 +96,7 @@ def test_demo_sites_let_the_values_of_the_method_leave():
     for name in ("cxr_fedmoco_six", "cxr_agreement"):
         job = read_job(shipped(name))
         asked = {value.name for value in job.method.values()}
-        for site in job.clients:
+        for site in job.study.sites:
             values = yaml.safe_load((CHECKOUT / "site_configs" / "demo" / f"{site}.yaml").read_text())
             assert asked and asked <= set(values["privacy"]["allowed_extras"])
 

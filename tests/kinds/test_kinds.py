@@ -4,7 +4,7 @@ import pytest
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.score import DICE, HD95, Score
-from fedmed.data.entry_forms import ImageAlone, ImageWithClass, ImageWithMask, Video
+from fedmed.data.datalist import ImageAlone, ImageWithClass, ImageWithMask, Video
 from fedmed.errors import BundleError
 from fedmed.kinds.classification import Classification
 from fedmed.kinds.encoder import Encoder

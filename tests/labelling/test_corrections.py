@@ -322,8 +322,8 @@ def test_a_damaged_datalist_is_an_error(serve, submit):
 
 def test_the_preprocessing_cache_notices_a_new_and_a_corrected_label(serve, submit, tmp_path):
     from fedmed.data.cache import CaseCacheDataset
+    from fedmed.data.cases import LoadCased
     from fedmed.data.datalist import load_datalist
-    from fedmed.data.transforms.load import LoadCased
 
     site, work = serve()
 

@@ -36,9 +36,9 @@ def test_what_is_not_asked_is_not_sent():
 def test_a_study_gives_its_arguments_to_the_rule(job_of):
     method = {"path": "fedmed.systems.agreement.method.Agreement", "args": {"combine": "join", "careful": False}}
     job = job_of(name="x", method=method, sites=SITES, rounds=2, steps=1, overlays=["demo"])
-    assert job.aggregator["rule"]["args"]["combine"] == "join" and not job.aggregator["rule"]["args"]["careful"]
-    assert job.clients["ct_east"]["overlays"] == ["demo", "unlabelled", "agreement"]
-    assert "fixed_gate" not in job.aggregator["rule"]["args"]
+    assert job.rule["args"]["combine"] == "join" and not job.rule["args"]["careful"]
+    assert job.overlays(job.role("ct_east")) == ["demo", "unlabelled", "agreement"]
+    assert "fixed_gate" not in job.rule["args"]
     assert Agreement(gate=True, fixed_gate=0.8).rule()["args"]["fixed_gate"] == 0.8
 
 
@@ -48,11 +48,10 @@ def test_with_a_gate_only_voxels_that_count_are_learned(job_of, gate, algorithm)
     """Without one every voxel is, as the CT bundle has it."""
     method = {"path": "fedmed.systems.agreement.method.Agreement", "args": {"gate": gate}}
     job = job_of(name="x", method=method, sites=SITES, rounds=2, steps=1, overlays=["demo"], **algorithm)
-    args = job.clients["ct_east"]
-    bundle = Bundle(args["bundle"], ["demo", "unlabelled", "agreement"], args["overrides"])
+    bundle = Bundle(job.study.bundle, ["demo", "unlabelled", "agreement"], job.overrides("unsupervised"))
     loss = bundle.parser().get_parsed_content("train#trainer#agreement_loss")
     assert loss.everywhere is not gate
-    assert "everywhere" not in job.clients["ct_north"]["overrides"]
+    assert "everywhere" not in job.overrides(job.role("ct_north"))
 
 
 def test_a_gate_and_a_loss_of_every_voxel_are_refused_together(job_of):

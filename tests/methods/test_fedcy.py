@@ -4,8 +4,7 @@ import pytest
 import torch
 import yaml
 
-from fedmed.aggregation.weighted_mean import WeightedMean
-from fedmed.aggregation.weighting import SampleWeighting
+from fedmed.aggregation.weighted_mean import SampleWeighting, WeightedMean
 from fedmed.federation.told_numbers import CollapseGuard
 from fedmed.jobs.example import example
 from fedmed.messages.answers import Update
@@ -30,13 +29,11 @@ def job(job_of):
 
 
 def test_roles_and_what_each_sends(job):
-    overlays = {site: args["overlays"] for site, args in job.clients.items()}
-    assert overlays == {"a": ["demo", "guided"], "b": ["demo", "cycle"], "c": ["demo", "cycle"], "d": ["demo"]}
-    sends = {site: args.get("sends") for site, args in job.clients.items()}
-    assert sends == {"a": None, "b": "head", "c": "head", "d": None}
-    assert {args["sharing"] for args in job.clients.values()} == {"full"}, "all receive both, and can be scored"
-    assert job.aggregator["sends"] == {"unsupervised": "head"} and job.aggregator["weighting"] == "samples"
-    assert not job.keeps_private
+    roles = ("supervised", "unsupervised", "evaluate")
+    assert [job.overlays(role) for role in roles] == [["demo", "guided"], ["demo", "cycle"], ["demo"]]
+    assert [job.method.role(role).sends for role in roles] == [None, "head", None]
+    assert job.all_shared and not job.keeps_private, "all receive both, and can be scored"
+    assert job.short_rule["args"]["weighting"] == "samples"
     assert "needs at least 1 site with the role 'supervised'" in FedCy().misfits({"b": "unsupervised"})[0]
     assert FedCy().misfits({"a": "supervised"}) == [], "without others it is supervised training, Eq. 6"
 

@@ -11,7 +11,7 @@ from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.rule_spec import load_rule, rule_spec
-from fedmed.methods.declarations import BEFORE_TRAINING, WITH_UPDATE
+from fedmed.methods.declarations import BEFORE_TRAINING, WITH_UPDATE, Exchanged
 from fedmed.methods.find_method import find, installed, load_method, method_of_run
 from fedmed.methods.method import MEAN, Method
 from fedmed.methods.supervised_fedavg import SupervisedFedAvg
@@ -52,7 +52,7 @@ def test_a_method_declares_what_others_ask_for(kind):
         assert value.task in (WITH_UPDATE, BEFORE_TRAINING) and value.shape and value.direction
         assert len(value.tells.split()) > 3 and value.tells.endswith(".")
     assert all(scalar.name.startswith("train_") and scalar.label for scalar in method.scalars())
-    rule = load_rule(method.rule() if method.rule()["path"] != MEAN else rule_spec(method.rule()["args"]))
+    rule = load_rule(method.rule() if method.rule()["path"] != MEAN else rule_spec(method.rule()))
     reported = getattr(getattr(rule, "weighting", None), "name", None)
     assert reported is None or reported in method.with_update(needed=True)
     for path in method.report_sections():
@@ -77,7 +77,7 @@ def test_a_method_comes_back_from_what_names_it(kind):
 def test_arguments_reach_the_method_and_others_are_refused():
     spec = {"path": "fedmed.systems.fedmoco.method.FedMoCo", "args": {"form": "softmax", "exchange_from": None}}
     method = load_method(spec)
-    assert method == FedMoCo(form="softmax", exchange_from=None) and method.exchange() is None
+    assert method == FedMoCo(form="softmax", exchange_from=None) and not method.exchange().names
     for args, message in [
         ({"frm": "gap"}, "has no argument 'frm'; did you mean 'form'"),
         ({"exchange_from": -1}, "'exchange_from' is -1"),
@@ -94,7 +94,7 @@ def test_arguments_reach_the_method_and_others_are_refused():
 
 def test_fedmoco_is_moco_with_its_two_additions():
     ours, plain = FedMoCo(), FedAvgMoCo()
-    assert ours.exchange() == {"from_round": 50, "names": ["mu", "sigma", "n"]} and plain.exchange() is None
+    assert ours.exchange() == Exchanged(("mu", "sigma", "n"), 50) and plain.exchange() == Exchanged()
     assert ours.with_update() == plain.with_update() == ["rsa"]
     assert ours.with_update(needed=True) == ["rsa"] and plain.with_update(needed=True) == []
     assert ours.roles() == plain.roles()
@@ -140,11 +140,12 @@ def test_a_class_outside_the_room_is_refused_before_it_is_imported_and_taken_whe
 
 
 def test_a_runs_method_comes_from_its_record_and_a_jobs_from_its_folder():
-    controller = read_job(shipped("cxr_fedmoco")).controller
-    assert method_of_run({"config": {"controller": controller}}) == FedMoCo(exchange_from=6)
-    assert read_job(shipped("cxr_fedmoco")).method == FedMoCo(exchange_from=6)
-    unknown = method_of_run({"config": {"controller": {"rounds": 3}}})
-    assert type(unknown) is Method and not unknown.values() and not unknown.guards() and unknown.exchange() is None
+    job = read_job(shipped("cxr_fedmoco"))
+    assert method_of_run({"config": {"study": job.recorded}}) == job.method == FedMoCo(exchange_from=6)
+    earlier = {"rounds": 3, "method": job.method.spec()}  # as FedMed 0.1 wrote it
+    assert method_of_run({"config": {"controller": earlier}}) == job.method
+    unknown = method_of_run({"config": {"study": {"rounds": 3}}})
+    assert type(unknown) is Method and not unknown.values() and not unknown.guards() and not unknown.exchange().names
 
 
 def test_roles_may_receive_more_than_they_send(tmp_path, monkeypatch):
@@ -163,5 +164,7 @@ def test_roles_may_receive_more_than_they_send(tmp_path, monkeypatch):
     study = yaml.safe_load((JOBS / "covid_fssl/app_server/config/study.yaml").read_text())
     job = Job.of({**study, "method": {"path": "heads.Heads"}}, ["heads.Heads"])
     sys.modules.pop("heads", None)
-    assert job.aggregator["sends"] == {"unsupervised": "final"}
-    assert job.clients["ct_east"]["sends"] == "final" and "sends" not in job.clients["ct_north"]
+    assert {role: job.method.role(role).sends for role in ("supervised", "unsupervised")} == {
+        "supervised": None,
+        "unsupervised": "final",
+    }

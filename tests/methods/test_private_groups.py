@@ -3,7 +3,7 @@
 import pytest
 
 from fedmed.aggregation.reported import ReportedWeighting
-from fedmed.aggregation.weighting import UniformWeighting
+from fedmed.aggregation.weighted_mean import UniformWeighting
 from fedmed.bundles.bundle import Bundle, server_bundle
 from fedmed.errors import JobError, UpdateRefused
 from fedmed.jobs.rule_spec import load_rule, rule_spec
@@ -30,8 +30,8 @@ def test_what_stays_at_the_sites(kind, group):
 
 def test_how_sites_count():
     for method in (FedDP(), FedST()):
-        assert isinstance(load_rule(rule_spec(method.rule()["args"])).weighting, UniformWeighting)
-    weighting = load_rule(rule_spec(FedAS(most=100.0).rule()["args"])).weighting
+        assert isinstance(load_rule(rule_spec(method.rule())).weighting, UniformWeighting)
+    weighting = load_rule(rule_spec(FedAS(most=100.0).rule())).weighting
     assert isinstance(weighting, ReportedWeighting)
     traces = {"a": 2.0, "b": 1.0, "c": 5.0}
     sent = [Update(site, 0, {}, 1, 9, {}, {"fim_trace": trace}) for site, trace in traces.items()]
@@ -48,7 +48,7 @@ def test_how_sites_count():
 def test_a_step_along_directions_has_no_optimizer_after_it(job_of):
     study = {"name": "x", "sites": {"a": "supervised", "b": "supervised"}, "rounds": 2, "steps": 1}
     study |= {"method": FedLD().spec()}
-    assert job_of(**study).aggregator["rule"] == FedLD().rule()
+    assert job_of(**study).rule == FedLD().rule()
     with pytest.raises(JobError, match="'server_step': FedLD makes .* by a step of its own.* leave it out") as error:
         job_of(**study, server_step="adamw")
     assert "mistakes" not in str(error.value)

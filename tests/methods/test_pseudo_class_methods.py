@@ -30,24 +30,28 @@ def study(job_of):
 )
 def test_roles_and_weights(study, kind, loss, weighting, norm):
     job = study(kind)
-    overlays, own = {site: args["overlays"] for site, args in job.clients.items()}, ["demo", *norm]
-    assert overlays == {"a": own, "b": [*own, "pseudo_labels", loss], "c": own} and job.persistor["overlays"] == own
-    assert all(args.get("sends") is None and args["sharing"] == "full" for args in job.clients.values())
-    assert job.aggregator["weighting"] == weighting and not job.keeps_private
+    own, roles = ["demo", *norm], ("supervised", "unsupervised", "evaluate")
+    assert [job.overlays(role) for role in roles] == [own, [*own, "pseudo_labels", loss], own]
+    assert all(job.method.role(role).sends is None for role in roles) and job.all_shared
+    assert job.short_rule["args"]["weighting"] == weighting and not job.keeps_private
     assert "needs at least 1 site with the role 'supervised'" in kind().misfits({"b": "unsupervised"})[0]
 
 
 def test_published_values_of_the_third_go_to_sites_without_labels_and_a_study_may_change_them(study):
-    clients = study(FedRGD).clients
-    assert clients["b"]["overrides"] == {"confidence": 0.25, "unlabelled_weight": 0.1} and not clients["a"]["overrides"]
-    changed = study(FedRGD, overrides={"unsupervised": {"confidence": 0.5}}).clients["b"]["overrides"]
-    assert changed == {"confidence": 0.5, "unlabelled_weight": 0.1}
+    job = study(FedRGD)
+    assert job.overrides("unsupervised") == {"confidence": 0.25, "unlabelled_weight": 0.1}
+    assert not job.overrides("supervised")
+    changed = study(FedRGD, overrides={"unsupervised": {"confidence": 0.5}})
+    assert changed.overrides("unsupervised") == {"confidence": 0.5, "unlabelled_weight": 0.1}
 
 
 def test_annealing_is_asked_of_labelled_sites(study):
-    plain, annealed = study(FedUDA).clients, study(FedUDA, args={"annealing": "exp"}).clients
-    assert plain["a"]["overlays"] == ["demo"] and not plain["a"]["overrides"]
-    assert annealed["a"]["overlays"] == ["demo", "annealed"] and annealed["a"]["overrides"] == {"annealing": "exp"}
-    assert annealed["b"] == plain["b"]
+    plain, annealed = study(FedUDA), study(FedUDA, args={"annealing": "exp"})
+    labelled, other = (
+        [(job.overlays(role), job.overrides(role)) for job in (plain, annealed)]
+        for role in ("supervised", "unsupervised")
+    )
+    assert labelled == [(["demo"], {}), (["demo", "annealed"], {"annealing": "exp"})]
+    assert other[0] == other[1]
     with pytest.raises(JobError, match="'annealing' is 'cosine'; use one of linear, exp, log, or null"):
         FedUDA(annealing="cosine")

@@ -17,17 +17,20 @@ from fedmed.errors import FedMedError, UpdateRefused
 from fedmed.federation import run_record as record
 from fedmed.federation.server import Server
 from fedmed.federation.workflow import run_federation
+from fedmed.jobs.job import Job
 from fedmed.messages.answers import Update
+from fedmed.recovery.checkpoint import Checkpoints
 from fedmed.recovery.model_store import BEST, LAST
-from fedmed.recovery.server_state import STATE
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
+from fedmed.settings.server import load_server
 
 SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised"}
 ROUNDS, COUNTER = 5, "norm.num_batches_tracked"
 MODEL = {"encoder.w": torch.tensor([0.5, -1.5]), "decoder.w": torch.tensor([[0.25]]), COUNTER: torch.tensor(0)}
-PARTIAL = {"sharing": "head", "warm_start_sharing": "full"}
+PARTIAL = {"sharing": "head", "warm_start": {"rounds": 2, "sharing": "full"}}
 # A rule with a state, values for the sites, and another model for those without labels.
+METHOD = {"path": "fedmed.systems.covid_fssl.method.Consistency"}
 STATEFUL = {"rule": {"path": "momentum_rule.ServerMomentum", "args": {"beta": 0.5}}}
 
 
@@ -65,7 +68,7 @@ class Site:
         step = derive_seed(0, self.name, task.round) % 1000 / 1000 + float(own.get("momentum", 0.0))
         step += sum(float(torch.as_tensor(value).sum()) for value in task.extras.values())
         after = {n: t + 1 if n == COUNTER else torch.sin(3 * t + step) for n, t in tensors.items()}
-        policy = self.server.policies.of(self.server.plan.sites[self.name], task.round)
+        policy = self.server.policies.of(self.server.study.sites[self.name], task.round)
         for round in (kept := {task.private_round, *task.keep_rounds} - {None}):
             self.state.take_over(round)
         self.state.prune(kept)
@@ -88,17 +91,19 @@ class Site:
 class Run:
     """A workspace in which jobs of one federation lie side by side, as at a provisioned server and its sites."""
 
-    def __init__(self, root, aggregator=None, spoil=None, **plan):
-        self.root, self.aggregator, self.spoil = Path(root), aggregator or {}, spoil or (lambda update: update)
-        self.plan = {"sites": SITES, "rounds": ROUNDS, "steps": 2, **plan}
+    def __init__(self, root, study=None, spoil=None, **changes):
+        self.root, self.spoil = Path(root), spoil or (lambda update: update)
+        self.study = {"name": "small", "bundle": "b_segmentation", "method": METHOD, "sites": SITES, "rounds": ROUNDS}
+        self.study |= {"steps": 2, **(study or {}), **changes}
 
     def folder(self, job, who="server"):
         return self.root / who / job / "fedmed"
 
-    def play(self, job, **plan):
+    def play(self, job, resume=None, fresh=(), **changes):
         folder = self.folder(job)
-        controller, app = {**self.plan, **plan}, folder.parent / "app_server"
-        server = Server.from_args(controller, self.aggregator, Store(app), folder)
+        going_on = {"resume": {"job": resume, "fresh": list(fresh)}} if resume else {}
+        made = Job.of({**self.study, **going_on, **changes}, load_server().allowed_classes)
+        server = Server(made, Store(folder.parent / "app_server"), folder)
         sites = {name: Site(name, self.folder(job, name), server) for name in SITES}
 
         def ask(tasks):
@@ -119,7 +124,7 @@ class Run:
     def go_on(self, first=1):
         """Start new jobs until one ends without being killed; return its name."""
         for number in range(first, first + 50):
-            jobs = [f"job-{n}" for n in range(number - 1, 0, -1) if (self.folder(f"job-{n}") / STATE).is_file()]
+            jobs = [f"job-{n}" for n in range(number - 1, 0, -1) if Checkpoints(self.folder(f"job-{n}")).rounds]
             try:
                 self.play(f"job-{number}", **({"resume": jobs[0]} if jobs else {}))
                 return f"job-{number}"

@@ -8,20 +8,20 @@ import torch
 from fedmed.errors import JobError, StateError
 from fedmed.recovery.model_store import ModelStore
 
-SMALL = {"bundle": "covid_ct_segmentation", "overlays": ["demo"]}
+SMALL = {"name": "small", "sites": {"a": "supervised"}, "rounds": 1, "steps": 1, "overlays": ["demo"]}
 FIRST = r"^convInit\."
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
+def store(tmp_path, monkeypatch, job_of):
     """Return a function: a store; ``content`` becomes ``start.pt`` in $FEDMED_HOME/models."""
     monkeypatch.setenv("FEDMED_HOME", str(tmp_path))
     (tmp_path / "models").mkdir()
 
-    def store(content=None, **args):
+    def store(content=None, **study):
         if content is not None:
             torch.save(content, tmp_path / "models" / "start.pt")
-        return ModelStore.from_args({**SMALL, **args}, tmp_path / "app")
+        return ModelStore(job_of(**{**SMALL, **study}), tmp_path / "app")
 
     return store
 
@@ -87,7 +87,7 @@ def test_an_encoder_that_is_not_there_or_not_possible_says_what_to_do(store, tmp
 
 
 def test_what_is_no_file_name_or_not_there_is_refused(store, tmp_path):
-    for name in ("../start.pt", "a/start.pt", ".hidden", 3):
+    for name in ("../start.pt", "a/start.pt", ".hidden"):
         with pytest.raises(JobError, match="plain file name"):
             store(checkpoint=name)
     with pytest.raises(JobError, match=f"'other.pt' is not in {tmp_path}/models or .*covid_ct_segmentation/models"):
@@ -119,7 +119,7 @@ def test_a_checkpoint_that_does_not_fit_names_the_tensor(store, change, patterns
     content = dict(store().initial)
     change(content)
     with pytest.raises(JobError, match=message):
-        _ = store(content, checkpoint="start.pt", checkpoint_tensors=patterns).initial
+        _ = store(content, checkpoint="start.pt", checkpoint_tensors=patterns or []).initial
 
 
 def test_a_damaged_checkpoint_is_an_error(store, tmp_path):

@@ -5,7 +5,7 @@ import torch
 from small_federation import PARTIAL, STATEFUL, Killed, Run, end_at, same
 
 from fedmed.errors import FedMedError, UpdateRefused
-from fedmed.recovery.server_state import ServerState
+from fedmed.recovery.checkpoint import Checkpoints
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -17,7 +17,7 @@ def test_a_site_whose_last_update_was_refused_goes_on_from_the_one_before(tmp_pa
             update.tensors["encoder.w"] = torch.full((2,), float("nan"))
         return update
 
-    plan = {"min_clients": 1, "warm_start_rounds": 1}
+    plan = {"min_clients": 1, "warm_start": {"rounds": 1, "sharing": "full"}}
     expected = whole(PARTIAL, spoil, **plan)
     run = Run(tmp_path / "ws", PARTIAL, spoil, **plan)
     for job, round in (("job-1", refused + 1), ("job-2", 4)):
@@ -42,8 +42,8 @@ def test_rounds_that_failed_at_the_end_are_repeated(tmp_path, whole):
     run = Run(tmp_path / "ws", spoil=spoil)
     with pytest.raises(FedMedError, match="round 3: 1 of 3 updates accepted"):
         run.play("job-1")
-    state = ServerState(run.folder("job-1"))
-    assert state.read().round == 1 and state.read().best_round is not None
+    state = Checkpoints(run.folder("job-1"))
+    assert state.read().round == 1 and state.read().selection.best_round is not None
     sick.clear()
     run.play("job-2", resume="job-1")
     assert same(run.outcome("job-2"), whole())
@@ -61,9 +61,8 @@ def test_the_state_of_a_rule_outlives_rounds_that_failed(tmp_path, whole):
     run = Run(tmp_path / "ws", STATEFUL, spoil)
     with pytest.raises(FedMedError, match="round 3: 2 of 3 updates accepted"):
         run.play("job-1")
-    kept = ServerState(run.folder("job-1"))
-    assert sorted(path.name for path in kept.rules.iterdir()) == ["round_0.pt", "round_1.pt"]
-    assert kept.read_rule(kept.read()).state["rounds"] == 2
+    kept = Checkpoints(run.folder("job-1"))
+    assert kept.rounds == [1, 0] and kept.read().rule["state"]["rounds"] == 2
     sick.clear()
     run.play("job-2", resume="job-1")
     assert same(run.outcome("job-2"), whole(STATEFUL))

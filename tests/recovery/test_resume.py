@@ -16,10 +16,10 @@ from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.jobs.job_folder import read_job
+from fedmed.recovery.checkpoint import Checkpoints
 from fedmed.recovery.interrupted_workspace import move_interrupted
 from fedmed.recovery.model_store import ModelStore
 from fedmed.recovery.resumed_job import Interrupted, write_resumed
-from fedmed.recovery.server_state import ServerState
 from fedmed.recovery.site_state import SiteState
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
@@ -177,7 +177,7 @@ def test_a_run_on_videos_ends_where_an_uninterrupted_one_does(
 
 def exported(job, workspace, site):
     """The last model as it would be exported, with the layers that the site keeps to itself."""
-    store = ModelStore.from_args(read_job(job).persistor, workspace)
+    store = ModelStore(read_job(job), workspace)
     run = read_finished(workspace)
     weights = complete_weights(run, store, exporter_of(store.bundle, run.method), "last", site)
     return [weights.tensors, weights.round]
@@ -226,7 +226,7 @@ def test_a_site_that_finds_its_state_damaged_says_so_and_a_job_may_go_back(job, 
     spoil(state)
     with pytest.raises(StateError, match=r"private state of round 1 cannot be read: .*round_1\.pt is damaged.*--back"):
         SiteState(state.parents[1]).load(1)
-    run = Interrupted("old", ServerState(workspace / "server/simulate_job/fedmed"), folder)
+    run = Interrupted("old", Checkpoints(workspace / "server/simulate_job/fedmed"), folder)
     assert write_resumed(run, tmp_path / "as_it_is").done == 2
     assert write_resumed(run, tmp_path / "back", back=True).done == 1
     with pytest.raises(JobError, match="only the server has the state of 'old'"):

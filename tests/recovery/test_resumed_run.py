@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from small_federation import PARTIAL, ROUNDS, Run, Site, same
+from small_federation import ROUNDS, Run, Site, same
 
 from fedmed.errors import StateError
-from fedmed.recovery.same_run import CARRIED
-from fedmed.recovery.server_state import MODELS, STATE, ServerState
+from fedmed.recovery.checkpoint import CARRIED, CHECKPOINTS, MODELS, Checkpoints
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -18,8 +17,8 @@ def test_a_resumed_run_says_so_and_a_finished_one_keeps_no_state(broken):
     assert server.first_round == 3
     facts = json.loads((run.folder("job-2") / "run.json").read_text())
     assert facts["resumed"] == {"job-1": 3}
-    assert not (run.folder("job-2") / STATE).exists() and not (run.folder("job-2") / MODELS).exists()
-    assert (run.folder("job-1") / STATE).is_file()
+    assert not (run.folder("job-2") / CHECKPOINTS).exists() and not (run.folder("job-2") / MODELS).exists()
+    assert Checkpoints(run.folder("job-1")).rounds
     result = json.loads((run.folder("job-2") / "result.json").read_text())
     lines = [json.loads(line) for line in (run.folder("job-2") / "rounds.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == list(range(ROUNDS))
@@ -44,7 +43,7 @@ def test_a_state_may_come_with_the_job(broken, tmp_path):
 
 
 def test_a_site_without_its_state_is_named_and_may_start_afresh(broken, caplog):
-    run = broken(PARTIAL, min_clients=2)
+    run = broken(sharing="head", min_clients=2)
     for path in (run.folder("job-1", "b") / "state").iterdir():
         path.unlink()
     with pytest.raises(StateError, match="round 2 cannot be read.*job-1/fedmed/state: put that folder back.*--allow-f"):
@@ -60,7 +59,7 @@ def test_a_site_without_its_state_is_named_and_may_start_afresh(broken, caplog):
 
 def test_a_site_that_starts_afresh_keeps_the_choice_where_nothing_is_private(broken):
     run = broken()
-    best = ServerState(run.folder("job-1")).read().best_round
+    best = Checkpoints(run.folder("job-1")).read().selection.best_round
     server = run.play("job-2", resume="job-1", fresh=["b"], rounds=4)
     assert server.last_round["b"] == 3 and server.selection.best_round is not None and best is not None
 
@@ -69,7 +68,7 @@ def test_a_new_run_in_a_used_folder_forgets_the_old_state(tmp_path, broken):
     run = broken()
     (run.folder("job-1") / "rounds.jsonl").unlink()
     run.play("job-1")
-    assert not (run.folder("job-1") / STATE).exists()
+    assert not (run.folder("job-1") / CHECKPOINTS).exists()
 
 
 def test_a_run_that_would_have_ended_may_get_more_patience(broken):

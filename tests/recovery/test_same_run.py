@@ -5,64 +5,68 @@ from small_federation import SITES, STATEFUL, Run, Store
 
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import FedMedError, JobError, StateError
-from fedmed.recovery.server_state import STATE, ServerState
+from fedmed.recovery.checkpoint import Checkpoints
 
 pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.mark.parametrize(
-    ("plan", "message"),
+    ("changes", "message"),
     [
-        ({"steps": 3}, "controller argument 'steps' is 3, it was 2"),
-        ({"sites": {**SITES, "u": "supervised"}}, "argument 'sites'"),
-        ({"sites": {**SITES, "new": "supervised"}}, "argument 'sites'"),
-        ({"warm_start_rounds": 1}, "'warm_start_rounds'"),
+        ({"steps": 3}, "'steps' of its study is 3, it was 2"),
+        ({"sites": {**SITES, "u": "supervised"}}, "'sites' of its study"),
+        ({"sites": {**SITES, "new": "supervised"}}, "'sites' of its study"),
+        ({"warm_start": {"rounds": 1}}, "'warm_start' of its study"),
         ({"rounds": 2}, "has 3 rounds; 'rounds' is 2, ask for more"),
-        ({"resume": "../job-1"}, "is not the id of a job"),
-        ({"resume": "/tmp/job-1"}, "is not the id of a job"),
+        ({"resume": "../job-1"}, "it must be a job's id: the name of its folder"),
+        ({"resume": "/tmp/job-1"}, "it must be a job's id: the name of its folder"),
         ({"resume": "job-7"}, "state of job 'job-7' is not at this server"),
     ],
 )
-def test_a_job_that_would_make_another_run_of_it_is_refused(broken, plan, message):
+def test_a_job_that_would_make_another_run_of_it_is_refused(broken, changes, message):
     run = broken()
-    before = (run.folder("job-1") / STATE).read_bytes()
+    path = Checkpoints(run.folder("job-1")).path(2)
+    before = path.read_bytes()
     with pytest.raises(FedMedError, match=message):
-        run.play("job-2", **{"resume": "job-1", **plan})
-    assert (run.folder("job-1") / STATE).read_bytes() == before
+        run.play("job-2", **{"resume": "job-1", **changes})
+    assert path.read_bytes() == before
 
 
 def test_another_bundle_or_rule_is_refused(broken, monkeypatch):
     run = broken()
-    run.aggregator = {"user_weights": {"u": 2.0}}
-    with pytest.raises(JobError, match="aggregator argument 'user_weights'"):
-        run.play("job-2", resume="job-1")
-    run.aggregator = {}
+    with pytest.raises(JobError, match="'user_weights' of its study"):
+        run.play("job-2", resume="job-1", user_weights={"u": 2.0})
     monkeypatch.setattr(Store, "describe", lambda self: {"digest": "d2"})
-    with pytest.raises(JobError, match="model argument 'digest' is 'd2', it was 'd1'.*same version of the bundle"):
+    with pytest.raises(JobError, match="'digest' of its model is 'd2', it was 'd1'.*same version of the bundle"):
         run.play("job-2", resume="job-1")
 
 
 def test_the_state_of_another_rule_or_network_is_refused(broken):
     run = broken(STATEFUL)
-    run.aggregator = {"rule": {**STATEFUL["rule"], "args": {"beta": 0.25}}}
-    with pytest.raises(JobError, match="aggregator argument 'rule' is .*0.25.*, it was .*0.5"):
-        run.play("job-2", resume="job-1")
-    run.aggregator = STATEFUL
-    state = ServerState(run.folder("job-1"))
-    state.before_path.unlink()  # else the run goes back to it
-    path = state.rule_path(2)
-    content = load_tensors(path)
-    for change, message in (
-        ({"rule": "somewhere.Else"}, "is of the rule somewhere.Else, this job's rule is momentum_rule.ServerMomentum"),
-        ({"network": {**content["network"], "encoder.w": "float32 (3,)"}}, "another network: tensor 'encoder.w'"),
-        ({"meta": {"round": 1}}, "round_2.pt is of another round"),
-        ({"for_roles": {"supervised": {}}}, "does not fit this job"),
+    other = {**STATEFUL["rule"], "args": {"beta": 0.25}}
+    with pytest.raises(JobError, match="'rule' of its study is .*0.25.*, it was .*0.5"):
+        run.play("job-2", resume="job-1", rule=other)
+    state = Checkpoints(run.folder("job-1"))
+    state.path(1).unlink()  # else the run goes back to it
+    path, content = state.path(2), load_tensors(state.path(2))
+    network = content["server"]["network"]
+    for part, change, message in (
+        ("rule", {"rule": "x.Y"}, "is of the rule x.Y, this job's rule is momentum_rule.ServerMomentum; continue with"),
+        ("rule", {"for_roles": {"supervised": {}}}, "does not fit this job"),
+        (
+            "server",
+            {"network": {**network, "encoder.w": "float32 (3,)"}},
+            r"tensor 'encoder.w' is float32 \(3,",
+        ),
+        ("server", {"network": {**network, "x": "float32 (3,)"}}, "'x' is float32 .* there and missing here"),
+        ("server", {"network": {}}, "tensor 'decoder.w' is missing there and float32"),
+        ("server", {"round": 1, "last_round": {}}, "round_2.pt is of another round|speaks of rounds after its own"),
     ):
-        save_tensors(path, {**content, **change})
+        save_tensors(path, {**content, part: {**content[part], **change}})
         with pytest.raises(StateError, match=message):
             run.play("job-2", resume="job-1")
     path.unlink()
-    with pytest.raises(StateError, match="round_2.pt does not exist"):
+    with pytest.raises(StateError, match="state of job 'job-1' is not at this server"):
         run.play("job-2", resume="job-1")
 
 

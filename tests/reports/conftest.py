@@ -113,10 +113,7 @@ def make_run(
         "seed": 0,
         "rounds": rounds,
         "sites": {name: {"role": role, "weight": 1.0} for name, role in sites.items()},
-        "config": {
-            "controller": {"steps": 20, "min_clients": 3, "warm_start_rounds": 2},
-            "aggregator": {"normalise": True, "buffers": "average", "user_weights": None},
-        },
+        "config": {"study": {"steps": 20, "min_clients": 3, "warm_start": {"rounds": 2}}},
         "versions": {"python": "3.11.2", "fedmed": "0.1.0", "nvflare": "2.9.0", "monai": "1.6.1", "torch": "2.13.0"},
         "hardware": {"cpu_cores": 2, "machine": "x86_64", "gpus": []},
         "started": "2026-11-21T09:05:00+00:00",

@@ -81,7 +81,7 @@ def make_run(root, rounds=3, sites=SITES):
         "score": SCORE,
         "kind": "classification",
         "sites": {name: {"role": role, "weight": 1.0} for name, role in sites.items()},
-        "config": {"controller": {"steps": 20}, "aggregator": {"weighting": "samples"}},
+        "config": {"study": {"steps": 20}},
         "started": "2026-11-21T09:05:00+00:00",
     }
     (server / "run.json").write_text(json.dumps(facts))

@@ -20,7 +20,7 @@ def clipped_run(fake_run, bound=5.0, records=RECORDS):
     lines = [json.loads(line) for line in records_file.read_text().splitlines()]
     records_file.write_text("".join(json.dumps(a | b) + "\n" for a, b in zip(lines, records, strict=True)))
     facts = json.loads(facts_file.read_text())
-    facts.setdefault("config", {}).setdefault("aggregator", {})["clip_norm"] = bound
+    facts.setdefault("config", {}).setdefault("study", {})["clip_norm"] = bound
     facts_file.write_text(json.dumps(facts))
     return read_run(folder)
 

@@ -17,6 +17,7 @@ from fedmed.reports.run_page import page, write_report
 
 JOB = "simulate_job/fedmed"
 METHOD = "fedmed.systems.covid_fssl.method.Consistency"
+NAMED = {"path": METHOD, "args": {}}
 LEFT_OUT = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "evaluate", "ct_west": "evaluate"}
 WITHOUT = [0.40, 0.50, 0.60, 0.70, 0.80, 0.55]  # Dice of six cases
 
@@ -105,7 +106,7 @@ def test_without_a_control_nothing_is_said_of_one(pair):
     run = read_with_controls(pair)
     html = page(run)
     assert run.steps == [] and on_screen(run) == []
-    assert "control" not in html.lower().replace("controller", "") and 'class="gain"' not in html
+    assert "control" not in html.lower().replace("study", "") and 'class="gain"' not in html
     assert '<p class="summary">After 2 rounds' in html
 
 
@@ -113,8 +114,8 @@ def test_statistics_of_ones_own_are_told_from_learning(pair):
     told = "tested with BatchNorm statistics of their own scans, in the control with those of labelled sites"
     assert told not in shown(pair) and told not in page(read_with_controls(pair))
     for run in (pair, pair / "control"):
-        change(run, "aggregator", buffers={"unsupervised": "local"})
-        change(run, "controller", warm_start_rounds=0)
+        change(run, "study", buffers={"unsupervised": "local"})
+        change(run, "study", warm_start={"rounds": 0})
     assert told in shown(pair) and told in page(read_with_controls(pair))
 
 
@@ -205,7 +206,7 @@ def test_cases_that_are_not_here_give_no_interval(pair):
         (lambda c: (c / "server" / JOB / "result.json").unlink(), "did not reach its end: 2 of 2 rounds are done"),
         (lambda c: (c / "server" / JOB / "run.json").write_text("{"), "run.json"),
         (lambda c: (c / "server" / JOB / "run.json").unlink(), "stopped before its first round"),
-        (lambda c: change(c, "controller", steps=99), "'steps' is 20 and 99"),
+        (lambda c: change(c, "study", steps=99), "'steps' is 20 and 99"),
     ],
 )
 def test_a_control_that_cannot_be_compared_does_not_keep_the_report_from_being_written(pair, spoil, words):
@@ -251,14 +252,14 @@ def test_what_else_the_run_does_to_images_is_said(pair):
     said = "show the model their scans nearer to the brightness of the others', also when a model is tested"
     assert said not in shown(pair) and said not in unescape(page(read_with_controls(pair)))
     for place in (pair, pair / "control"):
-        change(place, "controller", method={"path": METHOD, "args": {}, "algorithm": {"name": "gamma_matching"}})
+        change(place, "study", method=NAMED, algorithm="gamma_matching")
     run = read_with_controls(pair)
     for text in (shown(pair), unescape(page(run))):
         assert said in text and "is missing: 'scripts/simulate.py JOB --control --resume' makes it" in text
     named(pair / "control", "study silent control")
     assert said not in shown(pair), "in that of FedMed 0.1 they adapt too"
     assert "0.592 adapted, with nothing learned from them" in shown(pair)
-    change(pair / "control", "controller", method={"path": METHOD, "args": {}})
+    change(pair / "control", "study", method=NAMED, algorithm=None, adaptation=None)
     assert said in shown(pair) and "'scripts/simulate.py JOB --control' tells the two apart" in shown(pair)
 
 
@@ -272,9 +273,9 @@ def three(pair, fake_run):
     score(adapted, "ct_east", [value + 0.08 + n / 50 for n, value in enumerate(WITHOUT)])
     for place in (pair, adapted):
         score(place, "ct_west", [value + 0.05 + n % 2 / 100 for n, value in enumerate(WITHOUT)])
-        change(place, "controller", method={"path": METHOD, "args": {}, "adaptation": [{"name": "intensity"}]})
+        change(place, "study", method=NAMED, adaptation=["intensity"])
         change(place, "model", overlays=["demo", "own_intensities"], digest="x")
-    change(pair / "control", "controller", method={"path": METHOD, "args": {}})
+    change(pair / "control", "study", method=NAMED, algorithm=None, adaptation=None)
     change(pair / "control", "model", overlays=["demo"], digest="x")
     named(adapted, "study adapted control")
     adapted.rename(pair / "control_adapted")
@@ -308,7 +309,7 @@ def test_two_controls_split_the_gain(three):
 def test_a_site_that_never_trains_and_does_not_adapt_is_told_of_in_the_table_alone(three):
     for place in (three, three / "control_adapted"):
         chosen = {"name": "intensity", "args": {"scored_sites": False}}
-        change(place, "controller", method={"path": METHOD, "args": {}, "adaptation": [chosen]})
+        change(place, "study", method=NAMED, adaptation=[chosen])
     assert "ct_west" not in headline(read_with_controls(three)) and "ct_west 6 0.592" in shown(three)
 
 
@@ -335,7 +336,7 @@ def test_of_three_runs_only_cases_count_that_all_scored(three):
     [
         (lambda c: (c / "server" / JOB / "result.json").unlink(), "JOB --control --resume goes on with it"),
         (lambda c: (c / "server" / JOB / "run.json").write_text("{"), "run.json"),
-        (lambda c: change(c, "controller", method={"path": METHOD, "args": {}}), "'method' is"),
+        (lambda c: change(c, "study", method=NAMED, algorithm=None, adaptation=None), "'method' is"),
         (lambda c: named(c, "study control"), "trains without labels in it too"),
         (shutil.rmtree, ""),
     ],
@@ -355,7 +356,7 @@ def test_a_control_that_leaves_sites_out_may_lack_the_adaptation_and_nothing_els
     change(three / "control", "model", overlays=["demo", "segresnet"])
     assert "'overlays' is ['demo'] and ['demo', 'segresnet']" in read_with_controls(three).control_problems[0]
     change(three / "control", "model", overlays=["demo"])
-    change(three / "control", "controller", method={"path": METHOD, "args": {"ema_decay": 1}})
+    change(three / "control", "study", method={"path": METHOD, "args": {"ema_decay": 1}})
     assert "'method' is" in read_with_controls(three).control_problems[0]
 
 
@@ -382,10 +383,11 @@ def test_a_site_may_be_called_control(pair):
 
 
 def test_what_a_control_may_differ_in():
-    ours = {"controller": {"job": "a", "sites": {}, "min_clients": 3, "rounds": 2}, "model": {"seed": 0, "digest": "x"}}
-    theirs = {"controller": {"job": "b", "sites": {"c": 1}, "rounds": 2, "resume": "x"}, "aggregator": None}
+    ours = {"study": {"name": "a", "sites": {}, "min_clients": 3, "rounds": 2}, "model": {"seed": 0, "digest": "x"}}
+    theirs = {"study": {"name": "b", "sites": {"c": 1}, "rounds": 2, "resume": "x"}, "rule": None}
     assert differences(ours, theirs) == []
-    assert differences(ours, {"controller": {"rounds": 3}, "model": {"seed": 1}}) == [
+    assert differences(ours, {"controller": {"job": "b", "rounds": 2}, "aggregator": {}}) == [], "of FedMed 0.1"
+    assert differences(ours, {"study": {"rounds": 3}, "model": {"seed": 1}}) == [
         "'rounds' is 2 and 3",
         "'seed' is 0 and 1",
     ]

@@ -82,7 +82,7 @@ def test_the_page_says_what_it_must(written):
         "Labels of ct_east and ct_west were used for evaluation only.",
         "conv_init.weight: 3 values are not finite",
         "segresnet, demo, unlabelled, consistency",
-        "aggregator.buffers",
+        "study.min_clients",
         "2.13.0",
         "21 November 2026, 09:05 UTC",
     ):

@@ -11,7 +11,7 @@ from fedmed.reports.run_report import report_of
 
 AUROC = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 JOB = "simulate_job/fedmed"
-UNSCORED = {"controller": {"select": "last", "evaluate": False}}
+UNSCORED = {"study": {"select": "last", "evaluate": False}}
 
 
 def with_facts(folder, **facts):
@@ -41,7 +41,7 @@ def test_a_score_needs_no_more_than_a_name_and_may_say_what_is_not_known_here():
         ({}, "SegmentationReport"),  # of an earlier FedMed: the kind of the bundle that is installed
         ({"kind": "segmentation_3d"}, "SegmentationReport"),
         ({"kind": "classification"}, "ClassificationReport"),
-        ({"kind": "classification", "config": {"controller": {"select": "last"}}}, "ClassificationReport"),
+        ({"kind": "classification", "config": {"study": {"select": "last"}}}, "ClassificationReport"),
         ({"kind": "fedmed.kinds.encoder.Encoder"}, "UnscoredReport"),
         ({"kind": "classification", "config": UNSCORED}, "UnscoredReport"),
         ({"config": UNSCORED}, "UnscoredReport"),

@@ -19,7 +19,7 @@ SERVER = "server/simulate_job/fedmed"
 def with_method(folder, spec, **numbers):
     """The run with a method in its records, and with further numbers of one site in every round."""
     facts = json.loads((folder / SERVER / "run.json").read_text())
-    facts["config"]["controller"]["method"] = spec
+    facts["config"]["study"]["method"] = spec
     (folder / SERVER / "run.json").write_text(json.dumps(facts))
     lines = [json.loads(line) for line in (folder / SERVER / "rounds.jsonl").read_text().splitlines()]
     for line in lines:

@@ -69,8 +69,7 @@ def make_run(root, rounds=4, done=None, from_round=2):
         "kind": "encoder",
         "sites": {name: {"role": "unsupervised", "weight": 1.0} for name in SITES},
         "config": {
-            "controller": {"epochs": 1.0, "select": "last", "evaluate": False, "method": method},
-            "aggregator": {"weighting": {"by": "reported", "name": "rsa", "form": "gap", "floor": 0.0}},
+            "study": {"epochs": 1.0, "select": "last", "evaluate": False, "method": method},
         },
         "started": "2026-11-21T09:05:00+00:00",
     }
@@ -172,7 +171,7 @@ def test_of_a_run_whose_method_is_not_recorded_the_loss_and_the_weights_are_left
     folder = make_run(tmp_path / "run", rounds=2)
     path = folder / "server" / JOB / "run.json"
     facts = json.loads(path.read_text())
-    del facts["config"]["controller"]["method"]
+    del facts["config"]["study"]["method"]
     path.write_text(json.dumps(facts))
     run = read_run(folder)
     assert set(learner_rows(run, training_scalars.reported(run))[0]) == {
@@ -187,8 +186,8 @@ def test_the_display_has_contrastive_accuracy_and_no_empty_column_for_a_score(tm
     assert "score" in shown(render(follower.state, 0.0))  # not yet known
     folder = tmp_path / "server" / JOB
     folder.mkdir(parents=True)
-    controller = {"select": "last", "evaluate": False, "method": FedMoCo().spec()}
-    (folder / "run.json").write_text(json.dumps({"score": SCORE, "rounds": 5, "config": {"controller": controller}}))
+    study = {"select": "last", "evaluate": False, "method": FedMoCo().spec()}
+    (folder / "run.json").write_text(json.dumps({"score": SCORE, "rounds": 5, "config": {"study": study}}))
     site = tmp_path / "cxr_metro" / JOB
     site.mkdir(parents=True)
     event = {"task": "train", "round": 0, "total_rounds": 5}

@@ -60,9 +60,9 @@ def test_every_arm_is_a_chain_of_jobs_that_the_bundle_accepts(made, name):
 def test_the_server_can_build_the_network_of_every_arm(made, tmp_path):
     """Though it knows nothing of what the sites say of themselves."""
     chains = [chain for own in made.values() for chain in own.values()]
-    begun = [{**job.persistor, "checkpoint": None, "checkpoint_tensors": None} for chain in chains for job in chain]
-    for args in {str(args): args for args in begun}.values():
-        assert ModelStore.from_args(args, tmp_path).initial
+    begun = [job.changed({"checkpoint": None, "checkpoint_tensors": []}) for chain in chains for job in chain]
+    for job in {str((job.overlays(job.model_role), job.overrides(job.model_role))): job for job in begun}.values():
+        assert ModelStore(job, tmp_path).initial
 
 
 def test_models_that_are_averaged_once_make_as_many_iterations(made):

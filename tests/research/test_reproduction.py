@@ -14,6 +14,7 @@ from PIL import Image
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.errors import BundleError, JobError
+from fedmed.methods.declarations import Exchanged
 from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
 from research.runner import work_queue
 from research.runner.chain import Place
@@ -201,16 +202,16 @@ def test_no_encoder_ever_sees_a_test_image_or_a_label(place):
 
 def test_methods_differ_in_weighting_and_exchange_alone(place):
     jobs = [EncoderTraining(job=own).job_of(place, ["north", "south"]) for own in METHODS.values()]
-    exchange = {"from_round": 1, "names": ["mu", "sigma", "n"]}
-    weighed = [job.rule["args"]["weighting"] for job in jobs]
+    exchange = Exchanged(("mu", "sigma", "n"), 1)
+    weighed = [job.short_rule["args"]["weighting"] for job in jobs]
     assert weighed[:2] == ["samples"] * 2 and weighed[2] == weighed[3] == {
         "by": SELF_ADAPTIVE, "name": "rsa", "form": "gap", "floor": 0.0,
     }  # fmt: skip
-    assert [job.method.exchange() for job in jobs] == [None, exchange, None, exchange]
+    assert [job.method.exchange() for job in jobs] == [Exchanged(), exchange, Exchanged(), exchange]
     rest = [job.study.model_dump(exclude={"method"}) for job in jobs]
     assert all(each == rest[0] for each in rest)
-    assert all(job.of_role("unsupervised") == jobs[0].of_role("unsupervised") for job in jobs)
-    assert jobs[0].of_role("unsupervised")["overlays"] == ["demo", "pretrain"]
+    assert all(job.overrides("unsupervised") == jobs[0].overrides("unsupervised") for job in jobs)
+    assert all(job.overlays("unsupervised") == ["demo", "pretrain"] for job in jobs)
     assert rest[0]["overrides"]["unsupervised"]["milestones"] == [1, 2]
 
 
@@ -220,7 +221,7 @@ def test_where_nothing_is_averaged_momentum_contrast_goes_on_over_the_rounds(pla
     for arm, links in table["arms"].items():
         if (nodes := (links.get("encoder") or {}).get("nodes")) or "path" not in links.get("encoder", {}):
             link = build(EncoderTraining, links.get("encoder", {}), arm)
-            settings = link.job_of(place, ["north"]).of_role("unsupervised")["overrides"]
+            settings = link.job_of(place, ["north"]).overrides("unsupervised")
             found.setdefault(nodes, set()).add(settings.get("key_policy"))
     assert found["pooled"] == found["alone"] == {"keep"} and "keep" not in found[None]
 

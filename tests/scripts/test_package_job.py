@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from fedmed.jobs.job_folder import read_job
+from fedmed.methods.declarations import Exchanged
 from fedmed.methods.find_method import installed
 from tests.shipped import shipped
 
@@ -54,11 +55,11 @@ def test_one_command_writes_the_papers_job_for_own_sites(package, tmp_path):
     code, said = package(STUDY, tmp_path / "study", *settings)
     assert code == 0, said
     job = read_job(tmp_path / "study")
-    assert job.name == "study" and job.controller["sites"] == {"a": "supervised", "b": "unsupervised", "c": "evaluate"}
-    assert job.aggregator["user_weights"] == {"b": 0.5}
-    assert job.clients["b"]["overrides"] == {"confidence": 0.8}
-    assert job.clients["b"]["overlays"] == ["unlabelled", "consistency"]
-    assert job.clients["a"]["overrides"] == {"batch_size": 2}
+    assert job.name == "study" and job.study.sites == {"a": "supervised", "b": "unsupervised", "c": "evaluate"}
+    assert job.rule["args"]["user_weights"] == {"b": 0.5}
+    assert job.overrides(job.role("b")) == {"confidence": 0.8}
+    assert job.overlays(job.role("b")) == ["unlabelled", "consistency"]
+    assert job.overrides(job.role("a")) == {"batch_size": 2}
 
 
 def test_without_settings_the_study_is_carried_byte_for_byte_and_with_them_its_comments_stay(package, tmp_path):
@@ -101,10 +102,10 @@ def test_one_command_writes_fedmoco_for_own_sites(package, tmp_path):
     code, said = package(PRETRAINING, tmp_path / "study", "method.args.exchange_from=60")
     assert code == 0, said
     job = read_job(tmp_path / "study")
-    assert job.controller["exchange"] == {"from_round": 60, "names": ["mu", "sigma", "n"]}
-    assert (job.controller["select"], job.controller["evaluate"], job.controller["epochs"]) == ("last", False, 1)
-    assert "steps" not in job.controller and job.aggregator["weighting"]["name"] == "rsa"
-    assert job.persistor["overlays"] == job.clients["a"]["overlays"] == ["pretrain"]
+    assert job.exchange == Exchanged(("mu", "sigma", "n"), 60)
+    assert (job.study.select, job.study.evaluate, job.study.epochs) == ("last", False, 1)
+    assert job.study.steps is None and job.short_rule["args"]["weighting"]["name"] == "rsa"
+    assert job.overlays(job.model_role) == job.overlays(job.role("a")) == ["pretrain"]
     texts = {path.name: path.read_text() for path in (tmp_path / "study").rglob("config_fed_*.json")}
     assert "executors.ContrastiveExecutor" in texts["config_fed_client.json"]
     assert (
@@ -118,8 +119,8 @@ def test_a_job_may_start_from_a_part_of_a_checkpoint(package, tmp_path):
     study |= {"checkpoint": "encoder.pt", "checkpoint_tensors": [r"^encoder\."]}
     code, said = package(yaml.safe_dump(study), tmp_path / "study")
     assert code == 0, said
-    persistor = read_job(tmp_path / "study").persistor
-    assert (persistor["checkpoint"], persistor["checkpoint_tensors"]) == ("encoder.pt", [r"^encoder\."])
+    made = read_job(tmp_path / "study").study
+    assert (made.checkpoint, made.checkpoint_tensors) == ("encoder.pt", [r"^encoder\."])
 
 
 def test_a_job_for_sites_without_custom_code_differs_by_nothing_but_the_folders(package, tmp_path):
@@ -155,7 +156,7 @@ def test_fedmoco_s_study_exchanges_statistics_within_its_rounds_or_is_refused(
     assert load_script("package_job").main(["--init", "fedmoco", "--size", size]) == 0
     text = capsys.readouterr().out
     assert package(text, tmp_path / "job")[0] == 0
-    assert read_job(tmp_path / "job").controller["exchange"]["from_round"] == start
+    assert read_job(tmp_path / "job").exchange.first_round == start
     code, said = package(text, tmp_path / "short", "rounds=3")
     assert code == 2 and f"'method.args.exchange_from' is {start}" in said and "give at most 2" in said
 
@@ -199,7 +200,7 @@ def test_an_algorithm_is_added_to_any_study(load_script, tmp_path, capsys):
     main, options = load_script("package_job").main, [str(tmp_path / "study.yaml"), str(tmp_path / "job")]
     assert main([*options, "--algorithm", "fedprox"]) == 0
     job = read_job(tmp_path / "job")
-    assert job.clients["b"]["overlays"] == ["unlabelled", "consistency", "fedprox"]
+    assert job.overlays(job.role("b")) == ["unlabelled", "consistency", "fedprox"]
     assert job.text.startswith("# A comment at the top.") and "algorithm: fedprox" in job.text
     assert main([*options, "--replace", "--algorithm", "fedyn"]) == 2
     assert "algorithm 'fedyn' is unknown; did you mean 'feddyn'" in capsys.readouterr().err
@@ -229,7 +230,7 @@ def test_an_algorithm_takes_the_place_of_that_of_a_job(load_script, tmp_path):
     main = load_script("package_job").main
     assert main([str(shipped("tools_fedprox")), str(tmp_path / "job"), "--algorithm", "feddyn"]) == 0
     job = read_job(tmp_path / "job")
-    assert job.study.algorithm == "feddyn" and "fedprox" not in job.clients["lap_cho1"]["overlays"]
+    assert job.study.algorithm == "feddyn" and "fedprox" not in job.overlays(job.role("lap_cho1"))
 
 
 def test_a_folder_that_is_not_a_job_is_told(load_script, tmp_path, capsys):

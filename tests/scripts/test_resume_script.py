@@ -48,7 +48,7 @@ def test_a_download_becomes_a_job_that_ends_where_an_uninterrupted_run_does(
     assert f"continues job {ID}" in said and "from round 2 of 2; 1 are done" in said
     assert f"ct_north needs its own state of round 1, in {ID}/fedmed/state" in said
     assert not list((tmp_path / "again").rglob(".__nvfl*"))
-    assert read_job(tmp_path / "again").controller["resume"] == ID
+    assert read_job(tmp_path / "again").study.resume.job == ID
     shutil.rmtree(interrupted / "ws/server" / ID)  # the job itself brings the server's state
     run_job(tmp_path / "again", interrupted / "ws")
     run_job(interrupted / "study", tmp_path / "whole")
@@ -68,8 +68,8 @@ def test_the_servers_own_folder_needs_the_job_and_can_be_asked_for_more_rounds(
     assert script.main([str(server_run), str(tmp_path / "again"), *options]) == 0
     said = capsys.readouterr().out
     assert "from round 2 of 5" in said and "needs its own state" not in said
-    controller = read_job(tmp_path / "again").controller
-    assert controller["rounds"] == 5 and controller["fresh"] == ["ct_north"]
+    study = read_job(tmp_path / "again").study
+    assert study.rounds == 5 and study.resume.fresh == ["ct_north"]
     assert script.main([str(server_run), str(tmp_path / "again"), *options]) == 2
     assert "exists; choose another or use --replace" in capsys.readouterr().err
     assert script.main([str(server_run), str(tmp_path / "again"), *options, "--replace"]) == 0
@@ -87,8 +87,11 @@ def test_an_id_alone_lets_the_server_look(script, interrupted, tmp_path, capsys)
     ("spoil", "words"),
     [
         (lambda d: (d / "workspace/fedmed/result.json").write_text("{}"), "is finished; there is nothing to resume"),
-        (lambda d: (d / "workspace/fedmed/server_state.json").unlink(), "If no round was finished, submit the old job"),
-        (lambda d: (d / "workspace/fedmed/server_state.json").write_text("{"), "server_state.json cannot be read"),
+        (lambda d: shutil.rmtree(d / "workspace/fedmed/checkpoints"), "If no round was finished, submit the old job"),
+        (
+            lambda d: (d / "workspace/fedmed/checkpoints/round_0.pt").write_bytes(b"x"),
+            "checkpoints/round_0.pt is damaged",
+        ),
         (lambda d: (d / "workspace/fedmed/models/round_0.pt").write_bytes(b"x"), "round_0.pt is damaged"),
         (lambda d: (d / "meta.json").write_text('{"job_id": "../../etc"}'), "is not the id of a job"),
     ],
@@ -105,7 +108,7 @@ def test_another_job_or_a_simulators_workspace_is_refused(
 ):
     change_study(interrupted / "study", seed=1)
     assert script.main([str(download), str(tmp_path / "again"), "--job", str(interrupted / "study")]) == 2
-    assert "model argument 'seed' is 1, it was 0" in capsys.readouterr().err
+    assert "'seed' of its study is 1, it was the default" in capsys.readouterr().err
     (interrupted / "ws/server/simulate_job").mkdir()
     assert script.main([str(interrupted / "ws"), str(tmp_path / "again")]) == 2
     assert "scripts/simulate.py JOB --resume" in capsys.readouterr().err

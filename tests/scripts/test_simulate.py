@@ -250,7 +250,7 @@ def test_resume_renames_the_run_and_starts_the_job_that_continues_it(script, int
         "import yaml; job = Path(sys.argv[2])\n"
         "c = yaml.safe_load((job / 'app_server/config/study.yaml').read_text())\n"
         "print('ERROR: x - ERROR -', c['resume']['job'], os.environ['FEDMED_RESUME_ROOT'], w.exists(),\n"
-        "      (job / 'app_server/resume/server_state.json').is_file())"
+        "      (job / 'app_server/resume/checkpoints/round_0.pt').is_file())"
     )
     kept = {path: path.read_bytes() for path in workspace.rglob("*.pt")}
     assert script.main([str(job), "--workspace", str(workspace), "--resume"]) == 1
@@ -271,9 +271,9 @@ def test_resume_renames_the_run_and_starts_the_job_that_continues_it(script, int
     ("spoil", "words"),
     [
         (lambda w: (w / "server/simulate_job/fedmed/result.json").write_text("{}"), "is finished; there is nothing to"),
-        (lambda w: (w / "server/simulate_job/fedmed/server_state.json").unlink(), "no run with a finished round"),
+        (lambda w: shutil.rmtree(w / "server/simulate_job/fedmed/checkpoints"), "no run with a finished round"),
         (lambda w: [p.write_text(p.read_text().replace("steps: 1", "steps: 2")) for p in w.parent.glob(
-            "study/app_*/config/study.yaml")], "controller argument 'steps' is 2, it was 1"),
+            "study/app_*/config/study.yaml")], "'steps' of its study is 2, it was 1"),
     ],
 )  # fmt: skip
 def test_a_run_that_cannot_go_on_stays_where_it_is(script, interrupted, stand_in, capsys, spoil, words):
@@ -286,7 +286,8 @@ def test_a_run_that_cannot_go_on_stays_where_it_is(script, interrupted, stand_in
 
 def test_a_failed_run_says_that_it_can_go_on(script, job, stand_in, tmp_path, capsys):
     stand_in(
-        "f = w / 'server/simulate_job/fedmed'; f.mkdir(parents=True); (f / 'server_state.json').touch(); sys.exit(1)"
+        "f = w / 'server/simulate_job/fedmed/checkpoints'; f.mkdir(parents=True); (f / 'round_0.pt').touch()\n"
+        "sys.exit(1)"
     )
     assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 1
     assert "--resume continues after the last good round" in capsys.readouterr().err
@@ -483,7 +484,7 @@ def test_a_control_of_another_job_does_not_start(script, runs, stand_in, tmp_pat
 @pytest.fixture
 def adapting(runs, stand_in, allow_extras, change_study, tmp_path):
     """A job whose sites adapt; runs of it and its controls end at once, but while there is a file ``full``."""
-    from fedmed.checks.control_check import config_of, write_controls
+    from fedmed.checks.control_check import write_controls
     from fedmed.jobs.job_folder import read_job
     from fedmed.methods.control_kinds import FOLDERS
 
@@ -491,7 +492,7 @@ def adapting(runs, stand_in, allow_extras, change_study, tmp_path):
     job = change_study(shutil.copytree(runs / "job", tmp_path / "job"), adaptation="intensity")
     made = {FOLDERS[kind]: folder for kind, folder in write_controls(job, tmp_path / "made").items()}
     read = {name: read_job(folder) for name, folder in {"ws": job, **made}.items()}
-    facts = {name: {"job": one.name, "config": config_of(one)} for name, one in read.items()}
+    facts = {name: {"job": one.name, "config": {"study": one.recorded}} for name, one in read.items()}
     (tmp_path / "facts.json").write_text(json.dumps(facts))
     stand_in(
         f"if w.name == 'control_adapted' and Path({str(tmp_path / 'full')!r}).exists():\n"

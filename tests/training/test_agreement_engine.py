@@ -8,7 +8,7 @@ from fedmed.errors import JobError
 from fedmed.losses.dice import SoftDiceLoss
 from fedmed.systems.agreement.engine import AgreementEngine
 from fedmed.systems.agreement.loss import AgreementLoss, SquaredAgreementLoss, agreed
-from fedmed.training.teacher import build_teacher
+from fedmed.training.unlabelled import build_teacher
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from fedmed.errors import FedMedError, StateError
 from fedmed.losses.dice import SoftDiceLoss
 from fedmed.systems.covid_fssl.engine import ConsistencyEngine
 from fedmed.systems.covid_fssl.loss import ConsistencyLoss
-from fedmed.training.teacher import build_teacher
+from fedmed.training.unlabelled import build_teacher
 
 
 @pytest.fixture

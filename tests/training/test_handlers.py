@@ -9,8 +9,7 @@ from fedmed.errors import Aborted, DataError, FedMedError
 from fedmed.losses.dice import SoftDiceLoss
 from fedmed.systems.covid_fssl.engine import ConsistencyEngine
 from fedmed.systems.covid_fssl.loss import ConsistencyLoss
-from fedmed.training.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
-from fedmed.training.trainer import SupervisedEngine
+from fedmed.training.trainer import AbortHandler, NonFiniteLossHandler, ProgressHandler, SupervisedEngine
 
 
 def trainer(network, loader, **changes):

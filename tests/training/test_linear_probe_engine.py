@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from fedmed.errors import Aborted, DataError
 from fedmed.systems.fedmoco.linear_probe import LinearProbeEngine
-from fedmed.training.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
+from fedmed.training.trainer import AbortHandler, NonFiniteLossHandler, ProgressHandler
 
 
 def build(network, loader, **changes):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedmed.errors import FedMedError
-from fedmed.training.teacher import build_teacher
+from fedmed.training.unlabelled import build_teacher
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from fedmed.data.video.stored_video import StoredVideo
 from fedmed.data.video.video_features import ShuffledVideos, VideoFeatures
 from fedmed.errors import Aborted, DataError
 from fedmed.systems.tecno.engine import StageCrossEntropy, TemporalEvaluator, TemporalTrainer
-from fedmed.training.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
 from fedmed.training.phase_recorder import PhaseRecorder, PhaseScore
+from fedmed.training.trainer import AbortHandler, NonFiniteLossHandler, ProgressHandler
 
 LENGTHS = (6, 9)
 CLASSES = ["a", "b", "c"]

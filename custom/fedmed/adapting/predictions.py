@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedmed.adapting.folder_images import FolderImages
-from fedmed.data.listed_images import spread
+from fedmed.data.cases import spread
 from fedmed.training.called_classes import TOLERANCE, Called, called, classes_called, entropy
 from fedmed.training.corrections.statistics import of_one_shape
 

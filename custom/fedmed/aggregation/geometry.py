@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from fedmed.aggregation.buffers import classify
 from fedmed.aggregation.contribution import Contribution
+from fedmed.aggregation.sharing import classify
 
 BLOCK = 1 << 16  # numbers of each update that are looked at together
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fedmed.aggregation.acceptance import MOST
 from fedmed.aggregation.contribution import Contribution
-from fedmed.aggregation.weighting import SampleWeighting, Weighting
+from fedmed.aggregation.weighted_mean import SampleWeighting, Weighting
 from fedmed.errors import JobError, UpdateRefused
 
 

@@ -6,9 +6,9 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
-from fedmed.aggregation.buffers import classify
 from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.rule import Model, RoundFacts
+from fedmed.aggregation.sharing import classify
 from fedmed.errors import RoundFailed, SharingError
 
 

@@ -12,8 +12,8 @@ import nibabel as nib
 import numpy as np
 from monai.bundle import ConfigParser, ConfigWorkflow
 
+from fedmed.data.cases import hush_dicom_decoder
 from fedmed.data.image_size import require_fits
-from fedmed.data.transforms.load import hush_dicom_decoder
 from fedmed.errors import BundleError, FedMedError, unwrapped
 
 CONFIGS = ("configs/inference.yaml", "configs/inference.json")

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle_parser import parsed
 from fedmed.bundles.contract import Use
-from fedmed.bundles.network import parsed
-from fedmed.bundles.site_words import words_fault, words_needed
+from fedmed.bundles.site_facts import words_fault, words_needed
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_findings import SiteFinding
-from fedmed.data.trained_on import TrainedOn
+from fedmed.data.patients import TrainedOn
 from fedmed.errors import BundleError, FedMedError
-from fedmed.federation.site_parser import own_words
+from fedmed.federation.opened_model import own_words
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.settings.site import SiteConfig
@@ -47,8 +47,7 @@ def read_demands(work: PartInJob | None, site: SiteConfig) -> tuple[BundleDemand
     if work is None:
         return BundleDemands(), []
     try:
-        args = work.args
-        bundle = Bundle(args["bundle"], args.get("overlays") or (), args.get("overrides"), site.bundles)
+        bundle = work.job.bundle(work.role, site.bundles)
         facts = {"site_min_images": site.privacy.extras_min_images, **own_words(site)}
         parser = bundle.parser(device="cpu", **facts)
         kind = check_bundle(bundle, Use(work.role, True, work.chooses, work.scores, bool(work.exchanged)))

@@ -13,15 +13,13 @@ from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.server_connection import Connection
 from fedmed.checks.site_findings import SiteFinding, problems
 from fedmed.data.classes import labelled_fraction
-from fedmed.data.datalist import HELD_OUT
-from fedmed.data.entry_forms import UNLABELED
-from fedmed.data.patient_ids import folded
+from fedmed.data.datalist import HELD_OUT, UNLABELED
+from fedmed.data.patients import TrainedOn, folded
 from fedmed.data.prepare.case import Case
-from fedmed.data.trained_on import TrainedOn
-from fedmed.jobs.plan import TRAINING_ROLES
 from fedmed.kinds.find_kind import made
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.segmentation_3d import Segmentation3D
+from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.settings.site import SiteConfig
 
 

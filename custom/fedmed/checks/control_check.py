@@ -12,9 +12,9 @@ from fedmed.jobs.control_study import control_job, kinds_for
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.methods.control_kinds import FOLDERS, LEFT_OUT, OPTIONS, kind_of_control
+from fedmed.recovery.checkpoint import RESULT
 from fedmed.recovery.interrupted_workspace import records
 from fedmed.recovery.model_store import ModelStore
-from fedmed.recovery.server_state import RESULT
 from fedmed.reports.control_run import check_control, differences
 from fedmed.reports.run import read_run
 from fedmed.reports.words import join
@@ -54,9 +54,9 @@ def write_control(job: Path, scratch: Path, kind: str = LEFT_OUT) -> Path:
     read = read_job(job, load_server().allowed_classes)
     if not (scored := _scored(read)):
         raise JobError(f"{read.name} has no control: no site has a list 'testing', which both runs would score")
-    if (place := FOLDERS[kind]) in read.clients:
+    if (place := FOLDERS[kind]) in read.study.sites:
         raise JobError(f"{read.name} has no control: its folder would be that of the site '{place}'; rename the site")
-    control = control_job(read, unscored=set(read.clients) - scored, kind=kind)
+    control = control_job(read, unscored=set(read.study.sites) - scored, kind=kind)
     try:
         folder = write_job(control, scratch / job.name)
         check_study(folder)
@@ -83,7 +83,7 @@ def unmeasured(job: Path) -> str:
 
 def _scored(read: Job) -> set[str]:
     """The sites that have a test list."""
-    return {site for site in read.clients if list_entries(load_site(site).datalist, "testing")}
+    return {site for site in read.study.sites if list_entries(load_site(site).datalist, "testing")}
 
 
 def is_done(job: Path, workspace: Path) -> bool:
@@ -95,7 +95,7 @@ def is_done(job: Path, workspace: Path) -> bool:
     if not (records(workspace) / RESULT).is_file():
         return False
     run = read_run(workspace)
-    if found := differences(run.config, config_of(read_job(job, load_server().allowed_classes))):
+    if found := differences(run.config, {"study": read_job(job, load_server().allowed_classes).recorded}):
         raise JobError(f"{workspace} holds a finished run of another job than {job}: {'; '.join(found)}")
     return True
 
@@ -118,11 +118,6 @@ def is_made(control: Path, kind: str, workspace: Path) -> bool:
     return True
 
 
-def config_of(job: Job) -> dict[str, dict[str, object]]:
-    """What a run's record would say of the job."""
-    return {"controller": job.controller, "aggregator": job.aggregator, "model": job.persistor}
-
-
 def check_study(folder: Path) -> None:
     """Read every site's settings, datalist and classes, the bundle, and the file that the server starts from.
 
@@ -136,7 +131,7 @@ def check_study(folder: Path) -> None:
     """
     job = read_job(folder, load_server().allowed_classes)
     found = [f"server: {text}" for text in _at_server(job, folder)]
-    for site in job.clients:
+    for site in job.study.sites:
         found += [f"{site}: {text}" for text in _at_site(site, folder)]
     if found:
         lines = "".join(f"\n- {text}" for text in found)
@@ -145,7 +140,7 @@ def check_study(folder: Path) -> None:
 
 def _at_server(job: Job, folder: Path) -> Iterator[str]:
     try:
-        store = ModelStore.from_args(job.persistor, folder)
+        store = ModelStore(job, folder)
         if store.checkpoint or store.encoder:
             _ = store.initial
     except FedMedError as error:

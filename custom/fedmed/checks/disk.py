@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedmed.checks.site_findings import SiteFinding
-from fedmed.data.store import FOLDER, prepared_sizes
+from fedmed.data.cache import FOLDER, prepared_sizes
 from fedmed.reports.words import size
 from fedmed.settings.site import SiteConfig
 

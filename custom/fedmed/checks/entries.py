@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.checks.site_findings import SiteFinding, data_finding
-from fedmed.data.datalist import LABELLED, read_datalist
-from fedmed.data.entry_forms import UNLABELED, ImageAlone, listed_file
-from fedmed.data.patient_ids import owner
+from fedmed.data.datalist import LABELLED, UNLABELED, ImageAlone, listed_file, read_datalist
+from fedmed.data.patients import owner
 from fedmed.data.prepare.case import Case
 from fedmed.errors import DataError
 from fedmed.kinds.kind import Kind

@@ -62,13 +62,13 @@ def sections(checked: CheckedSite) -> list[tuple[str, Rows]]:
 def _job(checked: CheckedSite) -> Rows:
     if checked.work is None:
         return [("role", checked.role)] if checked.role else []
-    args, bundle = checked.work.args, checked.demands.bundle
+    job, bundle = checked.work.job, checked.demands.bundle
     return [
         ("job", checked.work.name),
         ("role", checked.work.role),
-        ("bundle", f"{args['bundle']} {bundle.version if bundle else ''}".strip()),
+        ("bundle", f"{job.study.bundle} {bundle.version if bundle else ''}".strip()),
         ("bundle's hash", bundle.digest if bundle else "not installed"),
-        ("overlays", ", ".join(args.get("overlays") or ()) or NOTHING),
+        ("overlays", ", ".join(job.overlays(checked.work.role)) or NOTHING),
     ]
 
 

@@ -10,7 +10,7 @@ from fedmed.checks.bins import Bins, Fact, judge_classes, picture_table, summari
 from fedmed.checks.entries import Cases, Entry
 from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.datalist import HELD_OUT
-from fedmed.data.patient_ids import IN_TWO_LISTS
+from fedmed.data.patients import IN_TWO_LISTS
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.pool import Track
 

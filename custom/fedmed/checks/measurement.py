@@ -92,7 +92,7 @@ def measure(
     request = {
         "site": site.site,
         "source": str(site.source),
-        "args": dict(work.args),
+        **work.request(),
         "steps": steps,
         "score": score and work.role == "supervised" and any(entry.list == "validation" for entry in sample),
         "scored": max(1, sum(entry.list == SCORES.get(work.role) for entry in sample)),

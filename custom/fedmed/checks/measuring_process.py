@@ -20,11 +20,12 @@ from typing import Any
 import torch
 from monai.bundle import ConfigParser
 
-from fedmed.bundles.network import initial_network, named_tensors, parsed
-from fedmed.data.store import prepared_sizes
+from fedmed.bundles.bundle_parser import initial_network, named_tensors, parsed
+from fedmed.checks.part_in_job import requested_job
+from fedmed.data.cache import prepared_sizes
 from fedmed.errors import FedMedError, first_line
 from fedmed.federation.client import Client
-from fedmed.federation.site_parser import own_words
+from fedmed.federation.opened_model import own_words
 from fedmed.files import write_atomically
 from fedmed.messages.task import Task
 from fedmed.messages.values import extras_bytes
@@ -66,30 +67,31 @@ def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return seconds and bytes of a site's work, attributes of :class:`fedmed.checks.measurement.Measured`.
 
     Args:
-        request: ``site``, ``source`` (its YAML), ``datalist`` (some of its cases), ``cache_dir``, ``args`` of the
-            executor, ``steps`` to measure, ``score`` (whether to score the validation cases), ``scored`` (how many
+        request: ``site``, ``source`` (its YAML), ``datalist`` (some of its cases), ``cache_dir``, the job and
+            ``role``, ``steps`` to measure, ``score`` (whether to score the validation cases), ``scored`` (how many
             cases that scores), ``metadata`` (whether to compute what the job exchanges), ``max_batch_size``.
         folder: where the client may write.
     """
-    site, args = _site(request), request["args"]
+    site, role = _site(request), request["role"]
+    job = requested_job(request, site.allowed_classes)
     torch.set_num_threads(site.threads)
-    client = Client.from_args(args, site, folder / "job")
+    client = Client(job, site, folder / "job", role)
     facts = {"dataset_dir": str(site.data_root), "datalist": str(site.datalist), "cache_dir": str(site.cache_dir)}
     parser = client.bundle.parser(device=site.device, **facts, **own_words(site))
-    found: dict[str, Any] = _prepare(parser, args["role"], site)
+    found: dict[str, Any] = _prepare(parser, role, site)
     tensors = named_tensors(initial_network(parser, client.seed))
     has_minimum = "metadata_min_images" in parser
     del parser
     found["model_bytes"] = sum(tensor.nbytes for tensor in tensors.values())
     task = Task("train", 0, 1, tensors, WARM_UP + request["steps"], client.bundle.digest)
-    if args["role"] == "evaluate":
+    if role == "evaluate":
         found["score_seconds"] = _seconds(lambda: client.evaluate(replace(task, name="evaluate"))) / request["scored"]
     else:
         if request["score"]:
             seconds = _seconds(lambda: client.validate(replace(task, name="validate")))
             found["score_seconds"] = seconds / request["scored"]
         if request["metadata"]:
-            found |= _metadata(args, has_minimum, site, folder, task)
+            found |= _metadata(client, has_minimum, site, folder, task)
         found |= _train(client, task, folder)
     return found | _memory(site)
 
@@ -118,11 +120,13 @@ def _prepare(parser: ConfigParser, role: str, site: SiteConfig) -> dict[str, flo
     return times | ({"cache_bytes": statistics.fmean(sizes)} if sizes else {})
 
 
-def _metadata(args: Mapping[str, Any], has_minimum: bool, site: SiteConfig, folder: Path, task: Task) -> dict[str, Any]:
+def _metadata(client: Client, has_minimum: bool, site: SiteConfig, folder: Path, task: Task) -> dict[str, Any]:
     """Seconds for an image and bytes of what others get of the site; the cases at hand are enough for that."""
-    overrides = {**(args.get("overrides") or {}), **({"metadata_min_images": 2} if has_minimum else {})}
+    job, role = client.job, client.role
+    few = {**job.overrides(role), **({"metadata_min_images": 2} if has_minimum else {})}
+    job = replace(job, study=job.study.model_copy(update={"overrides": {role: few}}))
     site = replace(site, privacy=site.privacy.model_copy(update={"extras_min_images": 2}))
-    client = Client.from_args({**args, "overrides": overrides}, site, folder / "metadata")
+    client = Client(job, site, folder / "metadata", role)
     started = time.monotonic()
     values = client.metadata(replace(task, name="metadata")).values
     seconds = time.monotonic() - started

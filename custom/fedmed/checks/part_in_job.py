@@ -7,9 +7,13 @@ from typing import Any
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.errors import BundleError, JobError
+from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job
-from fedmed.jobs.plan import ROLES
+from fedmed.jobs.study import Named, Study
+from fedmed.methods.declarations import ROLES
 from fedmed.methods.find_method import installed
+from fedmed.methods.method import Method
+from fedmed.methods.supervised_fedavg import SupervisedFedAvg
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,8 @@ class PartInJob:
 
     Attributes:
         name: of the job or bundle.
-        args: arguments of the site's executor, for :meth:`fedmed.federation.client.Client.from_args`.
+        role: ``supervised``, ``unsupervised`` or ``evaluate``.
+        job: the job, or one that says nothing but the bundle, see :func:`job_of_bundle`.
         steps, epochs: length of a round: optimizer steps, or passes over the site's images.
         rounds, folder: of the job.
         part: the site in the job whose part this is; another one when only the role was known.
@@ -30,7 +35,8 @@ class PartInJob:
     """
 
     name: str
-    args: Mapping[str, Any]
+    role: str
+    job: Job
     steps: int | None = None
     rounds: int | None = None
     folder: Path | None = None
@@ -42,10 +48,30 @@ class PartInJob:
     exchanged: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
 
-    @property
-    def role(self) -> str:
-        """``supervised``, ``unsupervised`` or ``evaluate``."""
-        return str(self.args["role"])
+    def request(self) -> dict[str, Any]:
+        """Plain values, of which :func:`requested_job` makes the job again, in another process."""
+        study = self.job.study
+        said = {"study": self.job.text} if self.job.text else {"bundle": study.bundle, "overlays": study.overlays}
+        return {"role": self.role, **said}
+
+
+def requested_job(request: Mapping[str, Any], allowed: Collection[str] = ()) -> Job:
+    """The job of :meth:`PartInJob.request`.
+
+    Raises:
+        JobError: its study has mistakes.
+    """
+    if "study" in request:
+        return Job.parse(request["study"], allowed=allowed)
+    return job_of_bundle(request["bundle"], request["role"], request["overlays"])
+
+
+def job_of_bundle(bundle: str, role: str, overlays: Sequence[str] = (), **overrides: Any) -> Job:
+    """A job of one site that says nothing but the bundle, its overlays and settings; nobody could run it."""
+    method = Named(path=f"{SupervisedFedAvg.__module__}.{SupervisedFedAvg.__name__}")
+    said: dict[str, Any] = {"name": bundle, "bundle": bundle, "overlays": list(overlays), "method": method}
+    said |= {"overrides": {role: overrides}, "sites": {"site": role}, "rounds": 1, "steps": 1}
+    return Job(Study(**said), Method(), "")
 
 
 def find_work(
@@ -83,7 +109,7 @@ def find_work(
     except BundleError as error:
         raise JobError(f"--job {job}: there is no such job folder, and {error}") from error
     role = role or _role_of(lists or {})
-    return PartInJob(job, {"bundle": job, "role": role, "overlays": [*overlays, *_usual_overlays(bundle, role)]})
+    return PartInJob(job, role, job_of_bundle(job, role, [*overlays, *_usual_overlays(bundle, role)]))
 
 
 def _role_of(lists: Mapping[str, int]) -> str:
@@ -120,20 +146,21 @@ def _of_job(folder: Path, site: str, role: str | None, lists: Mapping[str, int],
         raise JobError(
             f"the job {folder} gives site '{site}' the role '{named[match]}', not '{role}'; leave --role out"
         )
-    plan = job.plan
-    exchanged = tuple(plan.exchange["names"]) if plan.exchange and plan.tells(named[match]) else ()
+    study = job.study
+    exchanged = job.exchange.names if job.exchange.sends(named[match]) else ()
     extras = () if named[match] == "evaluate" else (*exchanged, *job.method.with_update(needed=True))
     return PartInJob(
         job.name,
-        job.clients[match],
-        steps=plan.steps,
-        rounds=plan.rounds,
+        named[match],
+        job,
+        steps=study.steps,
+        rounds=study.rounds,
         folder=folder,
         part=match,
         by_lists=by_lists,
-        epochs=plan.epochs,
-        chooses=plan.select != "last",
-        scores=plan.evaluate,
+        epochs=study.epochs,
+        chooses=study.select != "last",
+        scores=study.evaluate,
         exchanged=exchanged,
         extras=tuple(sorted(extras)),
     )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.network import parsed
+from fedmed.bundles.bundle_parser import parsed
 from fedmed.checks.bins import Bins
 from fedmed.checks.entries import Cases, Entry
 from fedmed.checks.inspection import ClassInspection, with_lists

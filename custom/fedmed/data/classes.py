@@ -8,8 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import HELD_OUT, list_entries, load_datalist
-from fedmed.data.entry_forms import UNLABELED, ImageAlone, count_labelled, listed_file
+from fedmed.data.datalist import (
+    HELD_OUT,
+    UNLABELED,
+    ImageAlone,
+    count_labelled,
+    list_entries,
+    listed_file,
+    load_datalist,
+)
 from fedmed.errors import DataError
 
 log = logging.getLogger("fedmed.data")
@@ -27,7 +34,7 @@ def load_images(
     Args:
         data_root, datalist: as for :func:`fedmed.data.datalist.load_datalist`.
         keys: lists to join; one may be missing. Images that are also listed for validation or testing are left out.
-        form: how an entry looks, where it is not an image: :class:`fedmed.data.entry_forms.Video`.
+        form: how an entry looks, where it is not an image: :class:`fedmed.data.datalist.Video`.
         transductive: keep those that are listed for validation or testing, too; a score there tells nothing of others.
 
     Raises:

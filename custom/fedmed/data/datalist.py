@@ -1,14 +1,207 @@
-"""Read a site's datalist: which images it has, and which of them have masks or belong to a known class."""
+"""A site's datalist: which images it has, how an entry looks, and what its label is."""
 
+import json
 import logging
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
 
-from fedmed.data.entry_forms import LABEL_KEYS, UNLABELED, ImageAlone, ImageWithMask, count_labelled, form_of
 from fedmed.errors import DataError
 from fedmed.files import read_json
+
+UNLABELED = "unlabeled"  # the list whose labels nobody reads
+FILE_KEYS = ("image", "label")  # under which a case may name a file
+PATH_KEYS = (*FILE_KEYS, "video", "labels", "masks")  # what any kind of entry may name
+LABEL_KEYS = ("label", "labels", "masks")  # what an entry of that list must not be read for
+_SAMPLES = {  # of what an entry may name
+    "image": "images/a.nii.gz",
+    "label": "labels/a.nii.gz",
+    "video": "videos/a.mp4",
+    "labels": "labels/a.csv",
+    "masks": "masks/a",
+}
+_THERE = {"video": Path.exists, "masks": Path.is_dir}  # others are files; a video may be a folder of frames
+_FILE_NAME = re.compile(r"[/\\]|\.[A-Za-z][A-Za-z0-9]*$")  # has a folder or an extension
+
+
+@dataclass(frozen=True)
+class ImageAlone:
+    """``{"image": file}``. What else stands there under ``label`` is listed by a check, and never read.
+
+    Attributes:
+        main: the name of what is looked at, under which every entry names a file.
+    """
+
+    main: ClassVar[str] = "image"
+
+    def files(self, key: str) -> tuple[str, ...]:
+        """Names under which an entry of the list ``key`` must name a file."""
+        return ("image",)
+
+    def example(self) -> str:
+        """A datalist of such entries, as JSON."""
+        return self._example({name: _SAMPLES[name] for name in self.files("training")})
+
+    def _example(self, entry: Mapping[str, str]) -> str:
+        return json.dumps({"training": [entry], UNLABELED: [{self.main: "…"}]}, ensure_ascii=False)
+
+    def word(self, key: str, entry: Mapping[str, Any]) -> str | None:
+        """The label of an entry of the list ``key``, where it is a word and not a file."""
+        label = entry.get("label")
+        return label if key != UNLABELED and is_word(label) else None
+
+    def wrong(self, key: str, where: str, entry: Mapping[str, Any]) -> str:
+        """What is wrong with a label that is a word, as a sentence; empty for nothing."""
+        return ""
+
+    def read(self, root: Path, key: str, where: str, entry: Any) -> dict[str, Any]:
+        """The entry of the list ``key`` with the absolute paths of its files, which lie below ``root``.
+
+        Raises:
+            DataError: it is not an entry of this form; ``where`` says which one it is.
+        """
+        files = {name: str(listed_file(root, where, name, entry)) for name in self.files(key)}
+        return {**entry, **files}
+
+
+@dataclass(frozen=True)
+class ImageWithMask(ImageAlone):
+    """``{"image": file, "label": file}``: the label is a mask on the grid of its image."""
+
+    def files(self, key: str) -> tuple[str, ...]:
+        return ("image",) if key == UNLABELED else ("image", "label")
+
+    def word(self, key: str, entry: Mapping[str, Any]) -> str | None:
+        return None
+
+    def wrong(self, key: str, where: str, entry: Mapping[str, Any]) -> str:
+        label = entry.get("label")
+        if key == UNLABELED or not is_word(label):
+            return ""
+        return (
+            f"{where}: the label is {label!r}, the name of a class, where the file of a mask is needed; use a bundle "
+            "for classification, or list the mask"
+        )
+
+    def read(self, root: Path, key: str, where: str, entry: Any) -> dict[str, Any]:
+        try:
+            return super().read(root, key, where, entry)
+        except DataError as error:  # a file may be called like a class, so only one that is not there is a mistake
+            sentence = self.wrong(key, where, entry) if isinstance(entry, Mapping) else ""
+            raise DataError(sentence or str(error)) from error
+
+
+@dataclass(frozen=True)
+class ImageWithClass(ImageAlone):
+    """``{"image": file, "label": name}``: the label is the name of the image's class."""
+
+    classes: tuple[str, ...] | None = None  # in the order of the network's outputs; None where no job has said them
+
+    def example(self) -> str:
+        return self._example({"image": "images/a.png", "label": (self.classes or ("normal",))[0]})
+
+    def word(self, key: str, entry: Mapping[str, Any]) -> str | None:
+        return None if key == UNLABELED else entry.get("label")
+
+    def wrong(self, key: str, where: str, entry: Mapping[str, Any]) -> str:
+        if key == UNLABELED or isinstance(entry.get("label"), str):
+            return ""
+        return f"{where} has no class as its 'label'; name it, or list the image under '{UNLABELED}'"
+
+    def read(self, root: Path, key: str, where: str, entry: Any) -> dict[str, Any]:
+        """As above; ``label`` becomes its place in ``classes``, an int counted from 0."""
+        case = super().read(root, key, where, entry)
+        if key == UNLABELED:
+            return case
+        classes = self.classes or ()
+        known = ", ".join(classes)
+        if "label" not in entry:
+            raise DataError(f"{where} has no 'label'; name its class ({known}), or list the image under '{UNLABELED}'")
+        if entry["label"] not in classes:
+            raise DataError(f"{where}: the label is {entry['label']!r}, which is not a class; use one of {known}")
+        return {**case, "label": classes.index(entry["label"])}
+
+
+@dataclass(frozen=True)
+class Video(ImageAlone):
+    """``{"video": file or folder of frames, "labels": table, "masks": folder, "patient": name}``.
+
+    Args:
+        labels: whether a labelled entry must name a table by time, see :mod:`fedmed.data.video.label_table`.
+        masks: whether it must name a folder of masks by frame, see :mod:`fedmed.data.video.frame_masks`.
+    """
+
+    labels: bool = True
+    masks: bool = False
+    main: ClassVar[str] = "video"
+
+    def files(self, key: str) -> tuple[str, ...]:
+        wanted = {"labels": self.labels and key != UNLABELED, "masks": self.masks and key != UNLABELED}
+        return ("video", *(name for name, needed in wanted.items() if needed))
+
+    def word(self, key: str, entry: Mapping[str, Any]) -> str | None:
+        return None
+
+    def wrong(self, key: str, where: str, entry: Mapping[str, Any]) -> str:
+        if "video" in entry or "image" not in entry:
+            return ""
+        return (
+            f"{where} names an 'image', and this task needs a 'video'; use the bundle for such images, or list videos"
+        )
+
+
+def is_word(label: Any) -> bool:
+    """Whether a label is spelled like the name of a class, and not like a file: no folder, no extension."""
+    return isinstance(label, str) and bool(label) and not _FILE_NAME.search(label)
+
+
+def names_path(root: Path, key: str, value: Any) -> bool:
+    """Whether an entry names by this key what is there below ``root``; the label of an image may be a word instead."""
+    return key in PATH_KEYS and isinstance(value, str) and _THERE.get(key, Path.is_file)(root / value)
+
+
+def form_of(classes: Sequence[str] | None) -> ImageAlone:
+    """Masks, or the names of these classes."""
+    return ImageWithMask() if classes is None else ImageWithClass(tuple(classes))
+
+
+def count_labelled(entries: Iterable[Any]) -> int:
+    """How many entries of a datalist carry a label, of whatever kind."""
+    return sum(isinstance(entry, Mapping) and any(name in entry for name in LABEL_KEYS) for entry in entries)
+
+
+def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
+    """Absolute path of what an entry names, below the site's ``root``: a file as its ``image``, ``label`` or
+    ``labels``, a folder as ``masks``, either as ``video``.
+
+    The check is by spelling: a link that the site itself placed inside its data folder may lead anywhere.
+
+    Raises:
+        DataError: not an entry, or it names no such file or one outside ``root``, or the file is not there.
+    """
+    if not isinstance(entry, Mapping):
+        example = '{"image": "images/a.nii.gz"}' if name in FILE_KEYS else '{"video": "videos/a.mp4"}'
+        raise DataError(f"{where} is {entry!r}; it must look like {example}")
+    if name not in entry:
+        kind = "a mask" if name == "label" else name
+        hint = f"; cases without {kind} belong into '{UNLABELED}'" if name in LABEL_KEYS else ""
+        raise DataError(f"{where} has no '{name}'{hint}")
+    value = entry[name]
+    relative = PurePosixPath(value) if isinstance(value, str) and value else None
+    if relative is None or relative.is_absolute() or ".." in relative.parts or "\\" in value:
+        raise DataError(f"{where}: '{name}' is {value!r}; it must be a path below the data folder {root}")
+    file = root / relative
+    try:
+        found = _THERE.get(name, Path.is_file)(file)
+    except OSError as error:  # a folder that may not be read, or a name that no file system takes
+        raise DataError(f"{where}: the {name} {file} cannot be reached ({error.strerror}); correct that") from error
+    if not found:
+        raise DataError(f"{where}: the {name} {file} does not exist; restore it or remove the entry")
+    return file
+
 
 log = logging.getLogger("fedmed.data")
 
@@ -35,7 +228,7 @@ def load_datalist(
         required: whether a missing or empty list is an error; otherwise it gives ``[]``.
         classes: names of classes, where a label is such a name and no mask; ``label`` becomes its place in
             ``classes``, an int counted from 0.
-        form: how an entry looks, where it is neither of these: :class:`fedmed.data.entry_forms.Video`.
+        form: how an entry looks, where it is neither of these: :class:`fedmed.data.datalist.Video`.
 
     Raises:
         DataError: the folder, the file, the list or an image is missing, the JSON is malformed, an entry points

@@ -12,12 +12,11 @@ import torch
 from monai.bundle import ConfigParser
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.bundle_parser import BundleParser
+from fedmed.bundles.bundle_parser import BundleParser, parsed
 from fedmed.bundles.digests import write_digests
 from fedmed.bundles.metadata_classes import channel_names
-from fedmed.bundles.network import parsed
 from fedmed.bundles.signature import read_key, sign
-from fedmed.bundles.site_words import words_fault, words_needed
+from fedmed.bundles.site_facts import words_fault, words_needed
 from fedmed.data.structure import Structure, titles
 from fedmed.errors import ExportError
 from fedmed.export.card import card
@@ -30,8 +29,9 @@ from fedmed.export.verify import check_image
 from fedmed.export.verify import verify as verify_bundle
 from fedmed.export.weights import Weights, complete_weights, open_store, without_parts
 from fedmed.export.weights_origin import provenance
-from fedmed.jobs.plan import TRAINING_ROLES, Plan
+from fedmed.jobs.study import Study
 from fedmed.kinds.model_card import CardWords
+from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.settings.site_file import WORD_NAME, WORD_TEXT
 
 BASE_NOTE = "> The bundle that this one was made from. Weights, settings and overlays have changed: see "
@@ -110,7 +110,7 @@ def export_bundle(
     check_apart(out, store.bundle.root)
     exporter = exporter_of(without_parts(store.bundle, finished.method), finished.method)
     weights = complete_weights(finished, store, exporter, model, site, site_run, unseen)
-    own = site_facts(store.bundle, finished.plan, unseen or site, words or {})
+    own = site_facts(store.bundle, finished.study, unseen or site, words or {})
     exporter.site_facts = {**own, **weights.settings}
     federation = provenance(finished, store, exporter, weights, model, site)
     federation |= facts_to_set(store.bundle, unseen or site, words or {})
@@ -269,7 +269,7 @@ def _size(parser: ConfigParser, axes: int) -> list[int] | None:
     return sizes if len(sizes) == axes and all(type(n) is int and n > 0 for n in sizes) else None
 
 
-def site_facts(bundle: Bundle, plan: Plan, site: str | None, words: Mapping[str, str]) -> dict[str, Any]:
+def site_facts(bundle: Bundle, study: Study, site: str | None, words: Mapping[str, str]) -> dict[str, Any]:
     """Return ids of the exported configs -> values that are those of the one site for which it is made.
 
     Its place among the sites that trained is such a value wherever the bundle has it; words, and with them the site's
@@ -277,7 +277,7 @@ def site_facts(bundle: Bundle, plan: Plan, site: str | None, words: Mapping[str,
 
     Args:
         bundle: of the run, with its overlays.
-        plan: of the run.
+        study: of the run.
         site: whose model it is, or for which it is, if it never trained; None: the model of all.
         words: the site's; a file that one names lies below the current folder.
 
@@ -288,7 +288,7 @@ def site_facts(bundle: Bundle, plan: Plan, site: str | None, words: Mapping[str,
     if words and site is None:
         raise ExportError("--word is of the site for which the bundle is made: name that with --site or --unseen")
     known = _inference_ids(bundle)
-    training = plan.of_role(*TRAINING_ROLES)
+    training = study.of_role(*TRAINING_ROLES)
     index = training.index(site) if site in training else None
     place: dict[str, Any] = {"site_index": index, "site_count": len(training)} if site is not None else {}
     found = {id: value for id, value in place.items() if id in known}

@@ -16,7 +16,7 @@ from fedmed.data.structure import Structure
 from fedmed.export.exporter import Exporter
 from fedmed.export.folder import MODELS
 from fedmed.kinds.kind import Kind
-from fedmed.methods.private_group import ALL_SITES, Buffers, of_role
+from fedmed.methods.method import ALL_SITES, Buffers, of_role
 from fedmed.plain_text import every_text, in_markdown
 from fedmed.reports.notes import named_rounds
 from fedmed.reports.words import count, fixed, join, plain_delta, plain_number

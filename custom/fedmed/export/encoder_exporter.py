@@ -9,7 +9,7 @@ from monai.bundle import ConfigParser
 from torch import Tensor
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.network import parsed
+from fedmed.bundles.bundle_parser import parsed
 from fedmed.bundles.pretraining import EXAMPLE, PRETRAINED
 from fedmed.errors import BundleError, ExportError
 from fedmed.export.exporter import Exporter

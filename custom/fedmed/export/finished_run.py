@@ -1,7 +1,8 @@
 """Read a finished run: what the server wrote about it, and the models it kept."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from torch import Tensor
 from fedmed.bundles.score import DICE, Score, parse_score
 from fedmed.durable_files import load_tensors
 from fedmed.errors import ExportError, FedMedError, JobError, StateError
-from fedmed.jobs.plan import Plan
+from fedmed.jobs.job import Job
+from fedmed.jobs.study import Study
 from fedmed.methods.find_method import method_of_run
 from fedmed.methods.method import Method
 from fedmed.recovery.model_store import BEST, LAST
@@ -18,6 +20,12 @@ from fedmed.reports.run_files import read_lines, read_record
 from fedmed.settings.server import load_server
 
 SELECTED, LAST_MODEL = "selected", "last"
+STARTED_FROM: dict[str, Any] = {
+    "checkpoint": None,
+    "checkpoint_tensors": [],
+    "encoder": None,
+    "resume": None,
+}  # of a study
 # A simulator's workspace, its server, a downloaded result, a server's run folder, and the folder of the records itself.
 PLACES = ("server/simulate_job/fedmed", "simulate_job/fedmed", "workspace/fedmed", "fedmed", ".")
 
@@ -42,13 +50,23 @@ class FinishedRun:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Plain arguments of the job: ``controller``, ``aggregator``, ``model``."""
+        """What the run was made of: ``study``, ``rule``, ``model``."""
         return self.facts["config"]
 
+    @cached_property
+    def job(self) -> Job:
+        """The job, without the files that it started from: the run's models hold all weights.
+
+        Raises:
+            JobError: the record does not say what this FedMed wants to know.
+        """
+        job = Job.of(self.config["study"], load_server().allowed_classes)
+        return replace(job, study=job.study.model_copy(update=STARTED_FROM))
+
     @property
-    def plan(self) -> Plan:
+    def study(self) -> Study:
         """Sites, roles and rounds, as the server had them."""
-        return Plan(**self.config["controller"])
+        return self.job.study
 
     @property
     def score(self) -> Score:
@@ -61,11 +79,6 @@ class FinishedRun:
         """The method of the run; the base, which declares nothing, in runs that do not say it."""
         return method_of_run(self.facts, load_server().allowed_classes)
 
-    @property
-    def aggregator(self) -> Mapping[str, Any]:
-        """Plain arguments of the aggregator."""
-        return self.config["aggregator"]
-
     def accepted(self, site: str, until: int) -> int | None:
         """The last round up to ``until`` in which an update of the site entered the model."""
         lines = [line for line in self.rounds if line.get("aggregated") is not False and line["round"] <= until]
@@ -73,7 +86,7 @@ class FinishedRun:
 
     def contributed(self, site: str) -> tuple[int, int]:
         """In how many of its rounds an update of a site that trains moved the model, and how many these were."""
-        warm = 0 if self.facts["sites"][site]["role"] == "supervised" else self.plan.warm_start_rounds
+        warm = 0 if self.facts["sites"][site]["role"] == "supervised" else self.study.warm_start.rounds
         own = [line for line in self.rounds if line["round"] >= warm]
         moved = [line for line in own if line.get("aggregated") and site in line.get("accepted", ())]
         return sum((line.get("coefficients") or {}).get(site, 1.0) > 0 for line in moved), len(own)
@@ -126,7 +139,7 @@ def read_finished(folder: str | Path) -> FinishedRun:
         facts, result = (read_record(records / name) for name in ("run.json", "result.json"))
         run = FinishedRun(folder, records, facts, read_lines(records / "rounds.jsonl"), result)
         _ = run.score  # read once, so that a damaged one is found here
-        if not run.config["model"]["digest"] or run.aggregator is None or not run.plan.sites or not run.rounds:
+        if not run.config["model"]["digest"] or not run.job.rule or not run.rounds:
             raise KeyError("rounds.jsonl")
     except (KeyError, TypeError, JobError) as error:
         raise ExportError(

@@ -9,8 +9,8 @@ from torch import Tensor
 from fedmed.durable_files import load_tensors
 from fedmed.errors import ExportError, StateError
 from fedmed.export.finished_run import FinishedRun
-from fedmed.jobs.plan import TRAINING_ROLES
-from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.jobs.job import RolePolicies
+from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.recovery.model_store import MEAN_OF_PRIVATE
 
 
@@ -43,7 +43,7 @@ def kept_mean(run: FinishedRun, policies: RolePolicies, names: Collection[str], 
         ExportError: the site trained in the run, the model has no private layers, or no mean of them was kept, and
             why; or the file is damaged, or of another model.
     """
-    if site in run.plan.of_role(*TRAINING_ROLES):
+    if site in run.study.of_role(*TRAINING_ROLES):
         raise ExportError(f"site '{site}' trained in this run and has layers of its own; export those: --site {site}")
     expected = policies.of("supervised", round).private(names)
     if not expected:
@@ -66,7 +66,7 @@ def kept_mean(run: FinishedRun, policies: RolePolicies, names: Collection[str], 
 
 
 def _why(run: FinishedRun) -> str:
-    if not run.plan.release_keep:
+    if not run.study.release_keep:
         return (
             "its study must say 'release_from: all' and 'release_keep: true', and each site 'allow_release: true' and "
             "'allow_kept_release: true'"

@@ -12,14 +12,13 @@ from torch import Tensor
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.aggregation.sharing import Patterns
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.bundle_parser import unknown
-from fedmed.bundles.network import initial_network
+from fedmed.bundles.bundle_parser import initial_network, unknown
 from fedmed.class_paths import load_class
 from fedmed.errors import ExportError, FedMedError, StateError
 from fedmed.export.exporter import Exporter
 from fedmed.export.finished_run import FinishedRun
 from fedmed.export.unseen import KeptMean, kept_mean
-from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.jobs.job import RolePolicies
 from fedmed.methods.method import Method
 from fedmed.recovery.model_store import ModelStore
 from fedmed.recovery.site_state import SiteState
@@ -27,7 +26,6 @@ from fedmed.reports.run_files import read_lines
 from fedmed.settings.server import load_server
 from fedmed.training.corrections.correction import Correction
 
-STARTED_FROM = ("checkpoint", "checkpoint_tensors", "encoder")  # of a run's description
 # A run folder, a site's simulator folder, the folder of the state itself.
 PLACES = ("fedmed", "simulate_job/fedmed", ".")
 
@@ -57,10 +55,9 @@ def open_store(run: FinishedRun) -> ModelStore:
     Raises:
         ExportError: the bundle is not installed, or is another version.
     """
-    model = {name: value for name, value in run.config["model"].items() if name not in STARTED_FROM}
-    version, digest = model.pop("version"), model.pop("digest")
+    version, digest = (run.config["model"][key] for key in ("version", "digest"))
     try:
-        store = ModelStore.from_args({**model, "classes": run.facts.get("classes") or ()}, run.records)
+        store = ModelStore(run.job, run.records)
     except FedMedError as error:
         raise ExportError(f"the run's bundle cannot be opened: {error}") from error
     here = store.bundle
@@ -97,7 +94,7 @@ def complete_weights(
             is missing, unknown, of another shape or type, NaN or infinite; names it.
     """
     round, shared = run.model(which)
-    policies = RolePolicies(store.initial, store.groups, run.plan, run.aggregator)
+    policies = RolePolicies(run.job, store.initial, store.groups)
     if site is not None and unseen is not None:
         raise ExportError("--site and --unseen are for two models: a site's own, and that of one that never trained")
     own_images = exporter.method.own_images
@@ -111,7 +108,7 @@ def complete_weights(
         what = "the run's model with the mean of the sites' private layers"
         return Weights(fitted({**shared, **mean.tensors}, store.initial, what), round, mean=mean)
     if site is not None:
-        names, roles = list(store.initial), {"supervised", run.plan.sites.get(site, "supervised")}
+        names, roles = list(store.initial), {"supervised", run.study.sites.get(site, "supervised")}
         partly = [name for role in sorted(roles) for name in policies.of(role, round).private(names)]
         private = private_state(run, policies, names, site, site_run, round) if partly else {}
         settings = site_settings(run, site, site_run, round)
@@ -255,13 +252,13 @@ def check_site(run: FinishedRun, site: str) -> None:
     Raises:
         ExportError: names the run's sites.
     """
-    if site not in run.plan.sites:
-        raise ExportError(f"the run has no site '{site}'; its sites are {', '.join(run.plan.sites)}")
+    if site not in run.study.sites:
+        raise ExportError(f"the run has no site '{site}'; its sites are {', '.join(run.study.sites)}")
 
 
 def _expected(run: FinishedRun, policies: RolePolicies, names: list[str], site: str, round: int) -> list[str]:
     """Names that the site keeps to itself in the model's round."""
-    sites = run.plan.sites
+    sites = run.study.sites
     check_site(run, site)
     if not policies.scorable(sites[site], round):
         able = [other for other, role in sites.items() if policies.scorable(role, round)]

@@ -12,9 +12,8 @@ from fedmed.export.unseen import KeptMean
 from fedmed.export.weights import Weights
 from fedmed.jobs.job import STUDY
 from fedmed.jobs.job_folder import read_app
-from fedmed.jobs.plan import ROLES, TRAINING_ROLES
-from fedmed.methods.declarations import USED_LABELS
-from fedmed.methods.private_group import ALL_SITES
+from fedmed.methods.declarations import ROLES, TRAINING_ROLES, USED_LABELS
+from fedmed.methods.method import ALL_SITES, MEAN
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.server import load_server
 
@@ -29,17 +28,17 @@ def provenance(
     last_is_selected = best_round == weights.round and not mean_of  # then sites tested it under that name
     if which == LAST_MODEL and last_is_selected:
         which = SELECTED
-    score, bundle, plan, model = run.score, store.bundle, run.plan, run.config["model"]
+    score, bundle, study, model = run.score, store.bundle, run.study, run.config["model"]
     numbers = anonymous_sites(run, which, exporter.kind.beside(score))
     best = run.result.get("best_score" if which == SELECTED and best_round is not None else "last_score")
     temperature = weights.tensors.get(bundle.calibration or "")  # 1 where nobody fitted it
     return {
-        "job": withheld(plan.job, plan.sites),
+        "job": withheld(study.name, study.sites),
         "started": str(run.facts.get("started", ""))[:10],
-        "rounds": plan.rounds,
+        "rounds": study.rounds,
         "rounds_done": len({line["round"] for line in run.rounds}),
-        **({"steps": plan.steps} if plan.epochs is None else {"epochs": plan.epochs}),
-        "warm_start_rounds": plan.warm_start_rounds,
+        **({"steps": study.steps} if study.epochs is None else {"epochs": study.epochs}),
+        "warm_start_rounds": study.warm_start.rounds,
         "model": LAST_MODEL if best_round is None else which,
         "model_round": weights.round + 1,
         **({"mean_of": [round + 1 for round in mean_of]} if mean_of and which == SELECTED else {}),
@@ -54,9 +53,9 @@ def provenance(
         "overrides": dict(bundle.overrides),
         "methods": _roles(run),
         "seed": store.seed,
-        "aggregation": without_names(run.aggregator, plan.sites),
-        "number_of_sites": {role: len(plan.of_role(role)) for role in ROLES},
-        "learned_from_some_labels": sum(_used_labels(run, site) for site in plan.of_role("unsupervised")),
+        "aggregation": _aggregation(run),
+        "number_of_sites": {role: len(study.of_role(role)) for role in ROLES},
+        "learned_from_some_labels": sum(_used_labels(run, site) for site in study.of_role("unsupervised")),
         "sites": [row for _, row in numbers],
         "private_tensors_of": next((row["site"] for name, row in numbers if name == site), None),
         **_mean(weights.mean, {name: row["site"] for name, row in numbers}),
@@ -83,12 +82,11 @@ def _exchange(run: FinishedRun) -> dict[str, Any]:
     """Which values the sites told one another, and in which rounds, as the server's records have it: a study that asks
     for an exchange does not say that there was one. {} where it asks for none.
     """
-    plan = run.plan
-    if not plan.exchange:
+    exchange = run.job.exchange
+    if not (names := list(exchange.names)):
         return {}
-    names = list(plan.exchange["names"])
     rounds = [line["round"] + 1 for line in run.rounds if _told(line, set(names))]
-    return {"exchange": {"names": names, "once": plan.told_once, "rounds": rounds}}
+    return {"exchange": {"names": names, "once": exchange.once, "rounds": rounds}}
 
 
 def _told(line: Mapping[str, Any], names: set[str]) -> bool:
@@ -109,9 +107,23 @@ def _roles(run: FinishedRun) -> dict[str, dict[str, Any]]:
             job = read_app(path.parents[1], load_server().allowed_classes)
         except FedMedError:  # a file that cannot be read tells nothing, and the export does not depend on it
             continue
-        roles = {role: job.of_role(role) for role in sorted(set(job.study.sites.values()))}
-        return {role: {key: args[key] for key in ("overlays", "overrides")} for role, args in roles.items()}
+        roles = sorted(set(job.study.sites.values()))
+        return {role: {"overlays": job.overlays(role), "overrides": job.overrides(role)} for role in roles}
     return {}
+
+
+def _aggregation(run: FinishedRun) -> dict[str, Any]:
+    """What the server made of the updates, and what each role shared."""
+    job, study = run.job, run.study
+    groups: dict[str, str] = {role: job.group(role) for role in sorted(set(study.sites.values()))}
+    sends = {role: made.sends for role, made in job.method.roles().items() if made.sends}
+    said: dict[str, Any] = {"sharing": groups if len(set(groups.values())) > 1 else groups[job.model_role]}
+    said |= {"buffers": study.buffers, **({"sends": sends} if sends else {})}
+    said |= {"warm_start_sharing": study.warm_start.sharing} if study.warm_start.sharing else {}
+    said |= study.model_dump(exclude_defaults=True, include={"normalise", "user_weights", "max_norm", "clip_norm"})
+    said |= {} if study.server_step is None else {"step": study.server_step}
+    rule = job.short_rule
+    return without_names(said | (rule["args"] if rule["path"] == MEAN else {"rule": rule}), study.sites)
 
 
 def without_names(settings: Mapping[str, Any], sites: Mapping[str, str]) -> dict[str, Any]:
@@ -129,8 +141,7 @@ def _cases(run: FinishedRun) -> dict[str, int]:
     for line in run.rounds:
         for site, numbers in (line.get("sites") or {}).items():
             most[site] = max(most.get(site, 0), int(numbers.get("n_samples") or 0))
-    plan = run.plan
-    return {role: sum(most.get(s, 0) for s in plan.of_role(role)) for role in TRAINING_ROLES}
+    return {role: sum(most.get(s, 0) for s in run.study.of_role(role)) for role in TRAINING_ROLES}
 
 
 def _protection(run: FinishedRun) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from fedmed.aggregation.rule import ExpectedSenders, Model, Outcome, RoundFacts,
 from fedmed.class_paths import class_path
 from fedmed.errors import FedMedError, JobError, StateError
 from fedmed.federation.server_training import ServerTraining, Trained
-from fedmed.jobs.plan import TRAINING_ROLES, Plan
-from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.jobs.job import RolePolicies
+from fedmed.jobs.study import Study
 from fedmed.messages.answers import Update
 from fedmed.messages.task import Task
-from fedmed.recovery.rule_state import RuleState, network
+from fedmed.methods.declarations import TRAINING_ROLES
+from fedmed.moved_classes import FINISH, hint
 
 RESERVED = "others"  # what sites tell one another goes to a site under this name, see exchange.py
 
@@ -26,7 +27,7 @@ class AppliedRule:
 
     Args:
         rule: the rule.
-        plan: sites, roles, rounds.
+        study: sites, roles, rounds.
 
     Attributes:
         outcome: of the current round, None until the round is good.
@@ -36,26 +37,26 @@ class AppliedRule:
         trained: numbers of the current round's.
     """
 
-    def __init__(self, rule: ServerRule, plan: Plan) -> None:
-        self.rule, self.plan = rule, plan
+    def __init__(self, rule: ServerRule, study: Study) -> None:
+        self.rule, self.study = rule, study
         self.outcome: Outcome | None = None
         self.for_roles: Mapping[str, Model] = {}
         self.values: Mapping[str, Mapping[str, Any]] = {}
         self.training: ServerTraining | None = None
         self.trained: Mapping[str, float] = {}
 
-    def check(self, policies: RolePolicies, model: Model, max_norm: float | None) -> None:
+    def check(self, policies: RolePolicies, model: Model) -> None:
         """Ask the rule whether every kind of round has the senders that it needs, if all sites answer.
 
         Raises:
             JobError: names the round.
         """
-        plan = self.plan
-        for round in sorted({0, min(plan.warm_start_rounds, plan.rounds - 1)}):
-            sites = plan.participants(round)
-            sent = {site: policies.of(plan.sites[site], round).sent(model) for site in sites}
+        study = self.study
+        for round in sorted({0, min(study.warm_start.rounds, study.rounds - 1)}):
+            sites = study.participants(round)
+            sent = {site: policies.of(study.sites[site], round).sent(model) for site in sites}
             try:
-                self.rule.check(ExpectedSenders(plan.sites, sent, max_norm))
+                self.rule.check(ExpectedSenders(study.sites, sent, study.max_norm))
             except JobError as error:
                 raise JobError(f"round {round}: {error}") from error
 
@@ -74,7 +75,7 @@ class AppliedRule:
         """
         before = copy.deepcopy(self.rule.state())
         try:
-            outcome = self.rule.aggregate(model, updates, RoundFacts(round, self.plan.rounds, self.plan.sites))
+            outcome = self.rule.aggregate(model, updates, RoundFacts(round, self.study.rounds, self.study.sites))
             self._check(outcome, model)
             kept = None
             if self.training is not None:
@@ -106,47 +107,56 @@ class AppliedRule:
             task.extras = {**task.extras, **self.values[site]}
         return task
 
-    def kept(self, model: Model) -> RuleState | None:
-        """What must be saved with the model; None where there is nothing."""
-        state, training = self.rule.state(), self.training.state() if self.training else {}
-        if not (state or self.for_roles or self.values or training):
-            return None
-        for_roles = {role: dict(tensors) for role, tensors in self.for_roles.items()}
-        return RuleState(class_path(self.rule), network(model), state, for_roles, dict(self.values), training)
+    def state(self) -> dict[str, Any]:
+        """What must be saved with the model; ``{}`` where there is nothing.
 
-    def take_over(self, kept: RuleState | None, model: Model) -> None:
-        """Go on from what was saved with ``model``.
+        ``rule`` is the class path, ``state`` the rule's own, ``for_roles`` and ``values`` what it left for tasks, and
+        ``training`` that of a server that trains.
+        """
+        state, training = self.rule.state(), dict(self.training.state()) if self.training else {}
+        if not (state or self.for_roles or self.values or training):
+            return {}
+        for_roles = {role: dict(tensors) for role, tensors in self.for_roles.items()}
+        beside = {"for_roles": for_roles, "values": {site: dict(of_site) for site, of_site in self.values.items()}}
+        return {"rule": class_path(self.rule), "state": state, **beside, "training": training}
+
+    def restore(self, state: Mapping[str, Any], model: Model) -> None:
+        """Go on from :meth:`state`, which was saved with ``model``.
 
         Raises:
-            StateError: it is of another rule or another network.
+            StateError: it is of another rule, or does not fit this job.
         """
-        if self.training is not None and not (kept and kept.training):
+        if self.training is not None and not state.get("training"):
             raise StateError("the run to resume holds nothing of the server's training; start a new run of this job")
-        if kept is None:
+        if not state:
             return
-        kept.check(class_path(self.rule), model)
+        theirs, ours = state["rule"], class_path(self.rule)
+        if theirs != ours:
+            advice = "continue with the job that made it, or start a new run"
+            other = f"the kept state is of the rule {theirs}, this job's rule is {ours}; {advice}"
+            raise StateError(hint(theirs, FINISH) or other)
         try:
-            self.rule.restore(kept.state)
-            values = {site: dict(of_site) for site, of_site in kept.values.items()}
-            self._check(Outcome(dict(model), for_roles=dict(kept.for_roles), values=values), model)
+            self.rule.restore(state["state"])
+            for_roles, values = dict(state["for_roles"]), {site: dict(own) for site, own in state["values"].items()}
+            self._check(Outcome(dict(model), for_roles=for_roles, values=values), model)
         except FedMedError as error:
-            raise StateError(f"the kept state of rule {kept.rule} does not fit this job: {error}") from error
-        self.for_roles, self.values = kept.for_roles, kept.values
+            raise StateError(f"the kept state of rule {theirs} does not fit this job: {error}") from error
+        self.for_roles, self.values = for_roles, values
         if self.training is not None:
-            self.training.restore(kept.training)
+            self.training.restore(state["training"])
 
     def _check(self, outcome: Outcome, model: Model) -> None:
         if outcome.tensors.keys() != model.keys():
             odd = sorted(outcome.tensors.keys() ^ model.keys())
             raise FedMedError(f"the rule returned another model: tensor '{odd[0]}' is in one of the two alone")
         for role in outcome.for_roles:
-            if role not in TRAINING_ROLES or (role == "supervised" and self.plan.select != "last"):
+            if role not in TRAINING_ROLES or (role == "supervised" and self.study.select != "last"):
                 why = "which does not train" if role not in TRAINING_ROLES else "whose scores choose the model"
                 raise FedMedError(f"the rule has another model for the role '{role}', {why}; that cannot be")
         for tensors in (outcome.tensors, *outcome.for_roles.values()):
             _check_fit(tensors, model)
         for site, values in outcome.values.items():
-            if site not in self.plan.sites or RESERVED in values or not all(isinstance(name, str) for name in values):
+            if site not in self.study.sites or RESERVED in values or not all(isinstance(name, str) for name in values):
                 raise FedMedError(f"the rule's values for '{site}' are not values of this job's sites: {list(values)}")
 
 

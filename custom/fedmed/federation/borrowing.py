@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
-from fedmed.aggregation.buffers import classify
-from fedmed.aggregation.sharing import tensor_bytes
-from fedmed.bundles.network import merge
+from fedmed.aggregation.sharing import classify, tensor_bytes
+from fedmed.bundles.bundle_parser import merge
 from fedmed.errors import SharingError, StateError
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
 from fedmed.messages.task import Task
-from fedmed.methods.private_group import ALL_SITES
+from fedmed.methods.method import ALL_SITES
 
 log = logging.getLogger("fedmed.server")
 UNKNOWN_SAMPLES = (
@@ -63,7 +62,7 @@ class Borrower:
     """
 
     def __init__(self, server: Server) -> None:
-        self.server, self.owner = server, server.plan.release_from
+        self.server, self.owner = server, server.study.release_from
         self.records: list[dict[str, Any]] = []
         self._asked: set[str] = set()  # sites of which an answer to the newest request is awaited
         self._tensors: Mapping[str, Tensor] = {}
@@ -75,14 +74,14 @@ class Borrower:
     def tasks(self, model: Evaluated) -> dict[str, Task]:
         """The owners' tasks, or nothing if no site needs it, or they trained nothing that belongs to this model."""
         self._tensors, self._asked, server = {}, set(), self.server
-        needy = [s for s, role in server.plan.sites.items() if not server.policies.scorable(role, model.round)]
+        needy = [s for s, role in server.study.sites.items() if not server.policies.scorable(role, model.round)]
         if self.owner is None or not (needy or self._to_keep(model)):
             return {}
         self.records.append({"model": model.name, "from": self.owner, "released": False, "for": needy})
         if self._several:
-            self.records[-1] |= {"asked": server.plan.lenders, "refused": {}}
-        able = [site for site in server.plan.lenders if self._trained(site, model)]
-        for site in [site for site in server.plan.lenders if site not in able]:
+            self.records[-1] |= {"asked": server.study.lenders, "refused": {}}
+        able = [site for site in server.study.lenders if self._trained(site, model)]
+        for site in [site for site in server.study.lenders if site not in able]:
             self._refuse(site, "it has not trained private layers of its own for this model")
         if self._hopeless() or not able:
             self._give_up()
@@ -92,7 +91,7 @@ class Borrower:
 
     def _to_keep(self, model: Evaluated) -> bool:
         """Whether the mean is wanted for an export: of a model that was trained and has private layers."""
-        return bool(self.server.plan.release_keep and model.private and self._names(model.round))
+        return bool(self.server.study.release_keep and model.private and self._names(model.round))
 
     def _trained(self, site: str, model: Evaluated) -> bool:
         round = model.private.get(site)
@@ -100,8 +99,8 @@ class Borrower:
 
     def _task(self, model: Evaluated, round: int) -> Task:
         server, tasks = self.server, self.server.tasks
-        task = Task("release", model.round, server.plan.rounds, {}, private_round=round, study=tasks.study)
-        task.earlier, task.keep = dict(tasks.earlier), server.plan.release_keep
+        task = Task("release", model.round, server.study.rounds, {}, private_round=round, study=tasks.digest)
+        task.earlier, task.keep = dict(tasks.earlier), server.study.release_keep
         return task
 
     def _names(self, round: int) -> list[str]:
@@ -139,7 +138,7 @@ class Borrower:
         samples: Mapping[str, int],
     ) -> dict[str, Release]:
         """The answers that can be used, by site; reasons are noted of the others."""
-        counts, usable = self._several and self.server.plan.release_weights == "samples", dict[str, Release]()
+        counts, usable = self._several and self.server.study.release_weights == "samples", dict[str, Release]()
         for site in sorted(self._asked):
             reason = fault(answers.get(site), expected, model.private[site])
             if not reason and counts and site not in samples:
@@ -154,7 +153,7 @@ class Borrower:
         self, usable: Mapping[str, Release], samples: Mapping[str, int], model: Evaluated, facts: Mapping[str, Any]
     ) -> None:
         try:
-            mean = MeanOfSites.of(usable, samples, self.server.plan.release_weights)
+            mean = MeanOfSites.of(usable, samples, self.server.study.release_weights)
         except SharingError as error:
             self.records[-1]["reason"] = str(error)
             log.warning("the private layers of the sites have no mean: %s", error)
@@ -167,7 +166,7 @@ class Borrower:
         self.records[-1].update({**facts, **mean.facts(), "rounds": rounds, **kept}, released=True)
 
     def _samples(self, model: Evaluated) -> dict[str, int]:
-        lines = {line["round"]: line for line in self.server.continuation.state.read_rounds(self.server.rounds)}
+        lines = {line["round"]: line for line in self.server.checkpoints.read_rounds(self.server.rounds)}
         return reported_samples(lines, model.private)
 
     def _refuse(self, site: str, reason: str) -> None:
@@ -181,20 +180,20 @@ class Borrower:
         """Whether a refusal settles it."""
         if not self._several:
             return "reason" in self.records[-1]
-        return bool(self.records[-1]["refused"]) and not self.server.plan.release_partial
+        return bool(self.records[-1]["refused"]) and not self.server.study.release_partial
 
     def _give_up(self) -> None:
         if not self._several:
             return
         refused = ", ".join(self.records[-1]["refused"])
-        partial = self.server.plan.release_partial
+        partial = self.server.study.release_partial
         hint = "nobody is left" if partial else "'release_partial: true' would take the mean of the others"
         self.records[-1]["reason"] = f"{refused} released none; {hint}"
         log.warning("no private layers are lent: %s", self.records[-1]["reason"])
 
     def lend(self, site: str, model: Evaluated) -> dict[str, Tensor] | None:
         """Return the tensors that make ``site`` scorable, or None if they were not released."""
-        needed = self.server.policies.borrowed(self.server.plan.sites[site], model.round, site in model.private)
+        needed = self.server.policies.borrowed(self.server.study.sites[site], model.round, site in model.private)
         if any(name not in self._tensors for name in needed):
             return None
         lent = {name: self._tensors[name] for name in needed}
@@ -291,9 +290,9 @@ def keep_mean(server: Server, mean: MeanOfSites, released: Mapping[str, Release]
     Returns:
         What the run's record says of it.
     """
-    if not server.plan.release_keep:
+    if not server.study.release_keep:
         return {}
-    lacking = [site for site in server.plan.lenders if site not in released or not released[site].keep]
+    lacking = [site for site in server.study.lenders if site not in released or not released[site].keep]
     if lacking:
         reason = f"{', '.join(lacking)} did not allow it ('allow_kept_release' in a site's own settings)"
         log.warning("the mean of the private layers is not kept: %s", reason)

@@ -13,32 +13,38 @@ import torch
 from monai.bundle import ConfigParser
 from torch import Tensor
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle_parser import named_tensors, parsed, seed_everything
 from fedmed.bundles.contract import Use
-from fedmed.bundles.network import named_tensors, parsed, seed_everything
-from fedmed.data.datalist import case_names, check_words, list_entries
-from fedmed.data.entry_forms import UNLABELED
-from fedmed.data.patient_ids import check_patients
-from fedmed.data.trained_on import TrainedOn, owners
+from fedmed.data.datalist import UNLABELED, case_names, check_words, list_entries
+from fedmed.data.patients import TrainedOn, check_patients, owners
 from fedmed.data.video.feature_store import encoder_digest
 from fedmed.errors import BundleError, JobError
-from fedmed.federation.engine_runs import draw_preview, run_trainer, test_scores, validation_scores
-from fedmed.federation.opened_model import OpenedModel, open_model
+from fedmed.federation.opened_model import (
+    OpenedModel,
+    Progress,
+    Stream,
+    draw_preview,
+    listed,
+    mention_unused,
+    open_model,
+    run_trainer,
+    site_parser,
+    steps_facts,
+    test_scores,
+    validation_scores,
+)
 from fedmed.federation.own_best import EarlierScores, OwnBest
-from fedmed.federation.progress import Progress, Stream
 from fedmed.federation.release import hand_out
-from fedmed.federation.site_parser import listed, mention_unused, site_parser, steps_facts
-from fedmed.jobs.plan import OPTIMIZER_STATES, ROLES
+from fedmed.jobs.job import Job
 from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.messages.answers import Answer, Extras, Release, Update
 from fedmed.messages.task import OWN, SELECTED, Task
-from fedmed.methods.method import Method
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
 from fedmed.training.corrected_steps import Corrections
 from fedmed.training.evaluation_files import write_patients
-from fedmed.training.handlers import AbortHandler
+from fedmed.training.trainer import AbortHandler
 
 log = logging.getLogger("fedmed.site")
 
@@ -47,81 +53,37 @@ class Client:
     """One site's side of a federation.
 
     Args:
+        job: as the site's own app says it, read with the site's own list of classes.
         site: the site's own facts.
         folder: the job's folder at this site; private state, progress and evaluation lie there.
-        bundle: name of the bundle.
-        role: ``supervised`` (has labels), ``unsupervised`` or ``evaluate`` (never trains).
-        overlays: overlays of the bundle, the method's last.
-        overrides: plain values for settings that the bundle lists as overridable.
-        sharing: sharing group, ``full`` or one of the bundle's partial ones.
-        buffers: policy for BatchNorm buffers; ``local`` keeps them at the site.
-        warm_start_rounds: first rounds of the job, in which ``warm_start_sharing`` applies.
-        warm_start_sharing: sharing group in those rounds; None = ``sharing``.
-        sends: sharing group that the role sends, if less than it receives.
-        seed: the job's seed.
-        optimizer_state: ``persist`` across rounds or ``reset`` each round.
-        study: digest of the site's copy of the study; None = tasks are taken whatever theirs is.
-        method: of the study, for the corrections that it makes itself; None = those of the configuration alone.
+        role: in the job; None = the one that the study gives the site.
         should_abort: asked before every iteration.
         stream: receives scalars for TensorBoard.
+
+    Raises:
+        JobError: the study does not have the site.
+        BundleError: the bundle lacks what the role needs.
     """
 
     def __init__(
         self,
+        job: Job,
         site: SiteConfig,
         folder: Path,
-        *,
-        bundle: str,
-        role: str,
-        overlays: list[str] | None = None,
-        overrides: Mapping[str, Any] | None = None,
-        sharing: str = "full",
-        buffers: str = "average",
-        warm_start_rounds: int = 0,
-        warm_start_sharing: str | None = None,
-        sends: str | None = None,
-        seed: int = 0,
-        optimizer_state: str = "persist",
-        study: str | None = None,
-        method: Method | None = None,
+        role: str | None = None,
         should_abort: Callable[[], bool] | None = None,
         stream: Stream | None = None,
     ) -> None:
-        if role not in ROLES:
-            raise JobError(f"site '{site.site}': role '{role}' is unknown; use one of {', '.join(ROLES)}")
-        if optimizer_state not in OPTIMIZER_STATES:
-            raise JobError(f"optimizer_state '{optimizer_state}' is unknown; use {' or '.join(OPTIMIZER_STATES)}")
-        self.site, self.role, self.seed, self.folder = site, role, seed, Path(folder)
-        self.bundle = Bundle(bundle, overlays or (), overrides, site.bundles)
-        self.kind = check_bundle(self.bundle, Use(role))
-        self.sharing: dict[str, Any] = {
-            "sharing": sharing,
-            "buffers": buffers,
-            "warm_start_rounds": warm_start_rounds,
-            "warm_start_sharing": warm_start_sharing,
-            "sends": sends,
-        }
-        self.study, self.method = study, method or Method()
-        self.keep_optimizer = optimizer_state == "persist"
+        self.job, self.site, self.folder = job, site, Path(folder)
+        self.role, self.seed = role or job.role(site.site), job.study.seed
+        self.bundle = job.bundle(self.role, site.bundles)
+        self.kind = check_bundle(self.bundle, Use(self.role))
         self.should_abort = should_abort or (lambda: False)
-        made_with = {"seed": seed, "overlays": list(overlays or ()), "overrides": dict(overrides or {})}
-        self.state = SiteState(self.folder, {**made_with, "optimizer_state": optimizer_state, **self.sharing})
+        self.state = SiteState(self.folder, made_with(job, self.role))
         self.best = OwnBest(site.site, self.bundle, self.state)
         self.earlier = EarlierScores()
         self.trains_on = TrainedOn()
         self.progress = Progress(site.site, self.folder, stream)
-
-    @classmethod
-    def from_args(cls, args: Mapping[str, Any], site: SiteConfig, folder: Path, **hooks: Any) -> "Client":
-        """Build a client from what a study says of its role.
-
-        Raises:
-            JobError: an argument that no client knows.
-        """
-        try:
-            return cls(site, folder, **args, **hooks)
-        except TypeError as error:
-            raise JobError(f"site '{site.site}': the job's arguments of its role are wrong: {error}") from error
 
     def answer(self, task: Task) -> Answer:
         """Do what a task asks for.
@@ -129,10 +91,10 @@ class Client:
         Raises:
             JobError: the server works on another study than the one that this site has.
         """
-        if self.study is not None and task.study != self.study:
+        if task.study != self.job.digest:
             raise JobError(
                 f"site '{self.site.site}': the server's study (hash {task.study[:12] or 'none'}) is not this site's "
-                f"({self.study[:12]}); submit the job again as scripts/package_job.py wrote it, the same for all"
+                f"({self.job.digest[:12]}); submit the job again as scripts/package_job.py wrote it, the same for all"
             )
         work: dict[str, Callable[[Task], Answer]] = {
             "train": self.train,
@@ -154,7 +116,7 @@ class Client:
         model = self._open(task, epoch_length=task.steps, max_epochs=1)
         self._say_what_it_trains_on(task, model)
         task = replace(task, steps=model.parser["epoch_length"] if task.epochs else task.steps)
-        optimizer = model.optimizer(self.keep_optimizer)
+        optimizer = model.optimizer(self.job.study.optimizer_state == "persist")
         metrics = self._score(task, model) if task.validate else {}
         engine, extras, samples = model.state.get("engine", {}), dict[str, Any](), None
         if task.steps:
@@ -291,7 +253,7 @@ class Client:
         parser = site_parser(self.bundle, self.site, self.folder, task, self.seed, facts)
         self.progress.event("start", task, steps=parser["epoch_length"] if task.epochs else task.steps)
         self.state.earlier = task.earlier
-        return open_model(parser, self.bundle, self.seed, task, self.state, self.sharing)
+        return open_model(parser, self.bundle, self.job, self.role, task, self.state)
 
     def _score(self, task: Task, model: OpenedModel) -> dict[str, float]:
         entries, name = list_entries(self.site.datalist, "validation"), self.site.site
@@ -310,7 +272,7 @@ class Client:
 
     def _corrections(self, model: OpenedModel) -> Corrections:
         """Those of the configuration, then those that the method makes itself."""
-        return Corrections([*listed(model.parser, "train", "corrections"), *self.method.corrections(model.network)])
+        return Corrections([*listed(model.parser, "train", "corrections"), *self.job.method.corrections(model.network)])
 
     def _scoring(self, task: Task, model: OpenedModel) -> Corrections:
         """The site's corrections, as they were after the round that the site goes on from."""
@@ -323,6 +285,22 @@ class Client:
             state = model.state if "engine" in model.state else self.state.load(task.private_round)
             corrections.load_state_dict(state.get("engine", {}))
         return corrections
+
+
+def made_with(job: Job, role: str) -> dict[str, Any]:
+    """What a role's private state depends on, as plain values; one that was made with others is not continued."""
+    study = job.study
+    return {
+        "seed": study.seed,
+        "overlays": job.overlays(role),
+        "overrides": job.overrides(role),
+        "optimizer_state": study.optimizer_state,
+        "sharing": job.group(role),
+        "buffers": job.buffers(role),
+        "warm_start_rounds": study.warm_start.rounds,
+        "warm_start_sharing": study.warm_start.sharing,
+        "sends": job.method.role(role).sends,
+    }
 
 
 def count_trained(parser: ConfigParser, site: SiteConfig, role: str) -> TrainedOn:

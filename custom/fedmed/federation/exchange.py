@@ -1,12 +1,12 @@
 """What sites tell one another before they train, through the server: the ``metadata`` task.
 
-In rounds in which the plan says so, the server first sends each site the round's model, and a site answers with values
-that it computes from the model and its images, such as a mean and a covariance of features. With the task to train
+In rounds in which the method says so, the server first sends each site the model, and a site answers with values that
+it computes from the model and its images, such as a mean and a covariance of features. With the task to train
 each site gets those of the others, never its own, without their names. The tensors themselves are not sent a
 second time. A site that sends nothing, because it has too few images or its own settings do not allow it, trains all
 the same.
 
-With ``rounds`` in the plan they do so once. Each site gets the others' values with the tasks before its first accepted
+Some methods do so once. Each site gets the others' values with the tasks before its first accepted
 update, and keeps them; they are all that the method has, so it is an error if none came.
 """
 
@@ -21,10 +21,11 @@ from torch import Tensor
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.data.augment.references import mean_values
 from fedmed.errors import JobError
-from fedmed.jobs.plan import Plan
+from fedmed.jobs.job import Job
 from fedmed.messages.answers import Extras
 from fedmed.messages.task import Task
 from fedmed.messages.values import extras_bytes, is_number
+from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.plain_text import in_terminal
 
 log = logging.getLogger("fedmed.server")
@@ -37,7 +38,7 @@ class Exchange:
     """The server's side of one round's exchange.
 
     Args:
-        plan: which values are exchanged.
+        job: its sites, and which values its method exchanges.
 
     Attributes:
         open: whether answers are awaited.
@@ -47,10 +48,9 @@ class Exchange:
         references: the mean of what all of them told once, where each of two or more did; it stays with the run.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        said = plan.exchange or {}
-        self.plan = plan
-        self.names, self.once, self.entries = list(said.get("names", ())), plan.told_once, bool(said.get("entries"))
+    def __init__(self, job: Job) -> None:
+        self.study, self.said = job.study, job.exchange
+        self.names, self.once, self.entries = list(self.said.names), self.said.once, self.said.entries
         self.values: dict[str, dict[str, Any]] = {}
         self.references: dict[str, Any] = {}
         self._told: dict[str, str] = {}
@@ -63,6 +63,24 @@ class Exchange:
         self.missing: dict[str, str] = {}
         self.answered: set[str] = set()
         self.received: dict[str, int] = {}  # bytes of each answer
+
+    def asked(self, round: int) -> list[str]:
+        """Sites that answer a ``metadata`` task; of what is told once, also those that train only later."""
+        sites = self.study.of_role(*TRAINING_ROLES) if self.once else self.study.participants(round)
+        return [site for site in sites if self.said.sends(self.study.sites[site])]
+
+    @property
+    def told_when_scored(self) -> list[str]:
+        """Sites that never train and get with a model to score what others told."""
+        return self.study.of_role("evaluate") if self.said.receives("evaluate") else []
+
+    def state(self) -> dict[str, Any]:
+        """What stays with the run, from which :meth:`restore` goes on."""
+        return self.references
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state`; ``{}`` is the start."""
+        self.references = dict(state)
 
     def fail(self, site: str, reason: str) -> None:
         """Note that a site did not answer; it gets the tensors again, with the task to train."""
@@ -138,14 +156,14 @@ class Exchange:
             task.tensors, task.reuse = {}, True
         if self.once and task.private_round is not None:  # it has kept them with its first accepted update
             return task
-        if not self.plan.told(site):
+        if not self.said.receives(self.study.sites[site]):
             return task
         task.extras = self._others(site)
         return task
 
     def fill_scoring(self, task: Task, site: str) -> Task:
         """Add them to a task of a site that never trains, which keeps nothing."""
-        if site in self.plan.told_when_scored:
+        if site in self.told_when_scored:
             task.extras = self._others(site)
         return task
 

@@ -18,9 +18,9 @@ from fedmed.jobs.job_folder import read_job
 from fedmed.messages.answers import Answer, Update
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import SiteLimits
+from fedmed.recovery.checkpoint import Checkpoints
 from fedmed.recovery.interrupted_workspace import RUN, move_interrupted
 from fedmed.recovery.model_store import ModelStore
-from fedmed.recovery.server_state import ServerState
 from fedmed.settings.server import load_server
 from fedmed.settings.site import SiteConfig, load_site
 
@@ -52,20 +52,17 @@ def run_job(
     allowed, run = load_server().allowed_classes, RUN
     job = read_job(folder, allowed)
     server_dir = Path(workspace) / "server" / run
-    if resume and (earlier := move_interrupted(Path(workspace), job.clients)):
-        folders = {site: Path(workspace) / site / earlier / "fedmed" for site in job.clients}
-        ServerState(Path(workspace) / "server" / earlier / "fedmed").settle(folders)
+    if resume and (earlier := move_interrupted(Path(workspace), job.study.sites)):
+        folders = {site: Path(workspace) / site / earlier / "fedmed" for site in job.study.sites}
+        Checkpoints(Path(workspace) / "server" / earlier / "fedmed").settle(folders)
         said = job.study.resume.model_dump() if job.study.resume else {}
         job = job.changed({"resume": {**said, "job": earlier}})
-    store = ModelStore.from_args(job.persistor, server_dir / "app_server")
-    settings = {site: (sites or {}).get(site) or load_site(site) for site in job.clients}
-    said = {"app": job.app, "allowed": allowed, "study": job.digest}
-    server = Server.from_args(job.controller, job.aggregator, store, server_dir / "fedmed", **said)
+    settings = {site: (sites or {}).get(site) or load_site(site) for site in job.study.sites}
+    server = Server(job, ModelStore(job, server_dir / "app_server"), server_dir / "fedmed")
     clients = {}
     for site, own in settings.items():
         part = Job.parse(job.text, job.source, own.allowed_classes)  # with the site's own list of classes
-        said = {"study": job.digest, "method": part.method}
-        clients[site] = Client.from_args(part.client(site), own, Path(workspace) / site / run / "fedmed", **said)
+        clients[site] = Client(part, own, Path(workspace) / site / run / "fedmed")
     limits = {site: SiteLimits(settings[site], client.folder) for site, client in clients.items()}
     run_federation(server, lambda tasks: _ask(server, clients, limits, tasks, answer))
     return server

@@ -11,11 +11,12 @@ from fedmed.aggregation.acceptance import check_update
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.errors import UpdateRefused
 from fedmed.federation.applied_rule import AppliedRule
-from fedmed.jobs.plan import TRAINING_ROLES, Plan
-from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.jobs.job import Job, RolePolicies
+from fedmed.jobs.study import Study
 from fedmed.messages.answers import Update
 from fedmed.messages.task import Task
 from fedmed.messages.values import extras_bytes
+from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.recovery.model_store import ModelStore
 
 log = logging.getLogger("fedmed.server")
@@ -71,14 +72,13 @@ class UpdateCheck:
     """What an update must be to be taken.
 
     Args:
-        plan: who trains, and how many steps.
+        study: who trains, how many steps, and the largest accepted norm of an update.
         policies: what each role sends.
         applied: its rule is asked for the values that it uses beside the tensors.
-        max_norm: largest accepted L2 norm of an update; None = no bound.
     """
 
-    def __init__(self, plan: Plan, policies: RolePolicies, applied: AppliedRule, max_norm: float | None) -> None:
-        self.plan, self.policies, self.applied, self.max_norm = plan, policies, applied, max_norm
+    def __init__(self, study: Study, policies: RolePolicies, applied: AppliedRule) -> None:
+        self.study, self.policies, self.applied = study, policies, applied
 
     def __call__(self, update: Update, model: Mapping[str, Tensor], current: OpenRound) -> float:
         """Check one update of the round; return the L2 norm of its differences.
@@ -86,30 +86,29 @@ class UpdateCheck:
         Raises:
             UpdateRefused: names the site, the tensor and the reason.
         """
-        if update.site not in self.plan.participants(current.number):
+        if update.site not in self.study.participants(current.number):
             raise UpdateRefused(update.site, f"the site does not train in round {current.number}")
-        policy = self.policies.of(self.plan.sites[update.site], current.number)
+        policy = self.policies.of(self.study.sites[update.site], current.number)
         expected = {name: model[name] for name in policy.sent(model)}
-        norm = check_update(update, expected, current.number, set(current.updates), self.max_norm)
-        if self.plan.steps is not None and update.n_steps > self.plan.steps:
+        norm = check_update(update, expected, current.number, set(current.updates), self.study.max_norm)
+        if self.study.steps is not None and update.n_steps > self.study.steps:
             # It would weigh more than it was asked for. Of epochs only the site knows the steps.
-            raise UpdateRefused(update.site, f"{update.n_steps} steps reported, {self.plan.steps} asked for")
+            raise UpdateRefused(update.site, f"{update.n_steps} steps reported, {self.study.steps} asked for")
         self.applied.rule.check_update(update)
         return norm
 
 
 class TaskMaker:
-    """Makes tasks from the job's plan and sharing policies.
+    """Makes tasks from the job's study and sharing policies.
 
     Args:
-        plan: sites, roles, rounds.
+        job: sites, roles, rounds, and the study's digest.
         store: the starting model and the bundle's hash.
         policies: what each role receives.
-        study: digest of the study.
     """
 
-    def __init__(self, plan: Plan, store: ModelStore, policies: RolePolicies, study: str = "") -> None:
-        self.plan, self.store, self.policies, self.study = plan, store, policies, study
+    def __init__(self, job: Job, store: ModelStore, policies: RolePolicies) -> None:
+        self.study, self.digest, self.store, self.policies = job.study, job.digest, store, policies
         self.earlier: dict[str, int] = {}  # of a resumed run, see Task
 
     def make(
@@ -131,27 +130,28 @@ class TaskMaker:
             private_round: round of the private state that the site continues, or None.
             keep_rounds: further rounds whose private state the site must keep.
         """
-        role = self.plan.sites[site]
+        role = self.study.sites[site]
         received = [*self.policies.of(role, round).received(tensors), *self.start_names(role, private_round, round)]
+        scored = name != "metadata" and role == "supervised" and self.study.validates(round)
         return Task(
             name=name,
             round=round,
-            total_rounds=self.plan.rounds,
+            total_rounds=self.study.rounds,
             tensors={n: tensors[n] for n in received},
-            steps=self.plan.steps or 0 if name == "train" else 0,
-            epochs=self.plan.epochs if name == "train" else None,
+            steps=self.study.steps or 0 if name == "train" else 0,
+            epochs=self.study.epochs if name == "train" else None,
             bundle_digest=self.store.bundle.digest,
-            study=self.study,
+            study=self.digest,
             private_round=private_round,
             keep_rounds=list(keep_rounds),
-            validate=name == "validate" or (name != "metadata" and role == "supervised" and self.plan.validates(round)),
+            validate=name == "validate" or scored,
             earlier=dict(self.earlier),
             **self.place(site),
         )
 
     def place(self, site: str) -> dict[str, Any]:
         """The site's place among those that train, by their names, and how many these are; ``{}`` where nobody does."""
-        training = self.plan.of_role(*TRAINING_ROLES)
+        training = self.study.of_role(*TRAINING_ROLES)
         index = training.index(site) if site in training else None
         return {"site_index": index, "site_count": len(training)} if training else {}
 

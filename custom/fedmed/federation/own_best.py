@@ -9,8 +9,7 @@ from pathlib import Path
 from fedmed.bundles.bundle import Bundle
 from fedmed.federation.opened_model import OpenedModel
 from fedmed.messages.task import Task
-from fedmed.recovery.saved_state import START
-from fedmed.recovery.site_state import SiteState
+from fedmed.recovery.site_state import START, SiteState
 from fedmed.training.calibration import calibrated, mean_temperature
 
 log = logging.getLogger("fedmed.site")

@@ -18,13 +18,13 @@ import torch
 
 from fedmed.aggregation.geometry import update_geometry
 from fedmed.aggregation.sharing import tensor_bytes
-from fedmed.bundles.network import plain_metrics
+from fedmed.bundles.bundle_parser import plain_metrics
 from fedmed.durable_files import append_json, save_json, save_lines
 from fedmed.errors import StateError
 from fedmed.files import CHECKOUT
-from fedmed.jobs.rule_spec import rule_spec
 from fedmed.messages.answers import Update
 from fedmed.messages.values import extras_bytes
+from fedmed.recovery.checkpoint import config_of
 
 PACKAGES = ("fedmed", "nvflare", "monai", "torch", "numpy", "scipy", "pytorch-ignite", "nibabel", "itk")
 log = logging.getLogger("fedmed.server")
@@ -105,20 +105,19 @@ def all_finite_numbers(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def run_description(server: "Server", controller: Mapping[str, Any], aggregator: Mapping[str, Any]) -> dict[str, Any]:
+def run_description(server: "Server") -> dict[str, Any]:
     """What a run's record says before the first round: sites, bundle, settings.
 
     Args:
         server: before its first round.
-        controller, aggregator: the job's plain arguments.
     """
-    plan, bundle, tasks = server.plan, server.store.bundle, server.tasks
-    weights = rule_spec(aggregator).get("args", {}).get("user_weights") or {}
+    job, study, bundle = server.job, server.study, server.store.bundle
+    weights = job.rule["args"].get("user_weights") or {}
     facts: dict[str, Any] = {
-        "job": plan.job,
-        "rounds": plan.rounds,
-        "sites": {site: {"role": role, "weight": weights.get(site, 1.0)} for site, role in plan.sites.items()},
-        "config": {"controller": dict(controller), "aggregator": dict(aggregator), "model": server.store.describe()},
+        "job": study.name,
+        "rounds": study.rounds,
+        "sites": {site: {"role": role, "weight": weights.get(site, 1.0)} for site, role in study.sites.items()},
+        "config": config_of(job, server.store),
         "bundle": bundle.name,
         "overlays": bundle.overlays,
         "seed": server.store.seed,
@@ -128,8 +127,8 @@ def run_description(server: "Server", controller: Mapping[str, Any], aggregator:
     }
     if isinstance(grid := bundle.parser().get("pixdim"), list):
         facts["grid"] = grid  # mm: voxels on which masks are scored
-    facts |= {"study": tasks.study} if tasks.study else {}
-    return facts | ({"resumed": tasks.earlier} if tasks.earlier else {})
+    facts["study"] = job.digest
+    return facts | ({"resumed": server.tasks.earlier} if server.tasks.earlier else {})
 
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedmed.aggregation.buffers import classify, maximum
+from fedmed.aggregation.sharing import classify, maximum
 from fedmed.bundles.score import Score
+from fedmed.recovery.checkpoint import OfSelection
 from fedmed.training.calibration import calibrated, mean_temperature
 
 log = logging.getLogger("fedmed.server")
@@ -121,6 +122,28 @@ class ModelSelection:
         """Hold the tensors of the best model, calibrated."""
         self.temperature, self.best_tensors = temperature, calibrated(tensors, self.calibration, temperature)
 
+    def state(self) -> dict[str, Any]:
+        """Plain values from which :meth:`restore` goes on, with the model of ``best_model``."""
+        plain: dict[str, Any] = {
+            "best_round": self.best_round,
+            "best_model": self.best_model,
+            "temperature": self.temperature,
+        }
+        plain |= {"best_private": dict(self.best_private), "best_scores": dict(self.best_scores)}
+        return {**plain, "best_score": self.best_score if self.scored else None}
+
+    def restore(self, state: OfSelection, models: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """Inverse of :meth:`state`.
+
+        Args:
+            state: of a run in which a model was chosen.
+            models: round -> its aggregate.
+        """
+        self.best_round, self.best_model = state.best_round, state.best_model
+        self.best_score = -math.inf if state.best_score is None else state.best_score
+        self.best_private, self.best_scores = dict(state.best_private), dict(state.best_scores)
+        self.keep(models[state.best_model], state.temperature)
+
 
 def score_weights(sites: Collection[str], told: Mapping[str, int]) -> dict[str, float]:
     """Return how much each site's score counts in the choice of a model, above 0 and at most 1.
@@ -212,6 +235,15 @@ class MeanOfRounds:
             self.models[round] = model
         while len(self.models) > self.rounds:
             del self.models[min(self.models)]
+
+    def state(self) -> list[int]:
+        """Rounds whose models :meth:`restore` needs."""
+        return sorted(self.models)
+
+    def restore(self, state: Sequence[int], models: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """Inverse of :meth:`state`; ``models``: round -> its aggregate."""
+        for round in state:
+            self.add(round, models[round])
 
     def mean(self) -> dict[str, Tensor] | None:
         """Return name -> tensor; None where nothing is kept. Computed in float64, in the order of the rounds."""

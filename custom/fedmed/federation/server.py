@@ -4,87 +4,76 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from fedmed.aggregation.acceptance import update_norm
-from fedmed.aggregation.clipping import check_bound
-from fedmed.aggregation.rule import ServerRule
-from fedmed.errors import Aborted, FedMedError, JobError, RoundFailed, StateError, UpdateRefused
+from fedmed.aggregation.acceptance import check_bound, update_norm
+from fedmed.bundles.bundle_parser import merge
+from fedmed.errors import Aborted, FedMedError, RoundFailed, StateError, UpdateRefused
 from fedmed.federation.applied_rule import AppliedRule
 from fedmed.federation.exchange import Exchange
 from fedmed.federation.open_round import OpenRound, TaskMaker, UpdateCheck
-from fedmed.federation.progress import Stream
+from fedmed.federation.opened_model import Stream
 from fedmed.federation.run_record import RunRecord, bare_record, round_record, run_description
 from fedmed.federation.selection import EarlyStopping, MeanOfRounds, ModelSelection
-from fedmed.federation.server_continuation import ServerContinuation
 from fedmed.federation.server_training import ServerTraining
 from fedmed.federation.told_numbers import CollapseGuard, ToldNumbers, UsualNorms, ranges_of
-from fedmed.jobs.plan import Plan
-from fedmed.jobs.role_sharing import RolePolicies
-from fedmed.jobs.rule_spec import load_rule, rule_spec
+from fedmed.jobs.job import Job, RolePolicies
+from fedmed.jobs.rule_spec import load_rule
 from fedmed.kinds.find_kind import load_kind
 from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
-from fedmed.methods.find_method import load_method
-from fedmed.methods.method import Method
-from fedmed.recovery.model_store import ModelStore
-from fedmed.recovery.saved_state import START
+from fedmed.recovery.checkpoint import Checkpoint, Checkpoints, config_of, find_checkpoints
+from fedmed.recovery.model_store import LAST, ModelStore
+from fedmed.recovery.site_state import START
 from fedmed.settings.server import load_server
 
 log = logging.getLogger("fedmed.server")
-Save = Callable[[Mapping[str, Tensor], Mapping[str, Any], bool], None]
 
 
 class Server:
     """The server's side of a federation.
 
     Args:
-        plan: sites, roles, rounds.
+        job: sites, roles, rounds, rule and method; resumes another one if the study says so.
         store: builds the starting model.
-        rule: turns a round's updates into new global tensors.
-        policies: what each role receives and sends.
         folder: the job's folder at the server.
-        max_norm: largest accepted L2 norm of an update, or None.
-        save: called with (tensors, meta, is_best) when a model is to be kept.
-        method: whose guards watch the run.
-        study: digest of the study, which sites must have too.
+        kit: the server's kit, whose settings name the images of a server that trains.
+
+    Raises:
+        FedMedError: the job trains at the server, which lacks what that needs.
+        JobError: what the study says does not fit together, or it is another run than the one that it resumes.
+        StateError: the state of the job to resume is missing or damaged.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        store: ModelStore,
-        rule: ServerRule,
-        policies: RolePolicies,
-        folder: Path,
-        max_norm: float | None = None,
-        save: Save | None = None,
-        method: Method | None = None,
-        study: str = "",
-    ) -> None:
-        self.plan, self.store, self.policies = plan, store, policies
-        self.applied = AppliedRule(rule, plan)
-        self.check_update = UpdateCheck(plan, policies, self.applied, max_norm)
+    def __init__(self, job: Job, store: ModelStore, folder: Path, kit: Path | None = None) -> None:
+        check_bound("max_norm", job.study.max_norm)
+        self.job, self.study, self.store = job, job.study, store
+        study, method = job.study, job.method
+        rule = load_rule(job.rule, job.allowed)
+        self.policies = RolePolicies(job, store.initial, store.groups)
+        self.policies.check()
+        self.applied = AppliedRule(rule, study)
+        self.check_update = UpdateCheck(study, self.policies, self.applied)
         self.tensors, self.score = store.initial, store.bundle.score
-        self.tasks = TaskMaker(plan, store, policies, study)
-        self.save = save or store.save
-        self.record, self.continuation = RunRecord(folder), ServerContinuation(self, folder)
-        self.exchange = Exchange(plan)
-        self.guard = CollapseGuard((method or Method()).guards()) if plan.collapse_guard else None
-        scoring = plan.of_role("supervised") if plan.select != "last" else ()
-        self.selection = ModelSelection(scoring, self.score, store.bundle.calibration, plan.select == "best")
-        self.newest = MeanOfRounds(plan.mean_rounds if plan.select == "mean" else 0)
-        self.usual = UsualNorms(plan.max_norm_ratio)
+        self.tasks = TaskMaker(job, store, self.policies)
+        self.record, self.checkpoints = RunRecord(folder), Checkpoints(folder)
+        self._good: dict[str, Any] = {}  # what parts were after the last good round
+        self.exchange = Exchange(job)
+        self.guard = CollapseGuard(method.guards()) if study.collapse_guard else None
+        scoring = study.of_role("supervised") if study.select != "last" else ()
+        self.selection = ModelSelection(scoring, self.score, store.bundle.calibration, study.select == "best")
+        self.newest = MeanOfRounds(study.mean_rounds if study.select == "mean" else 0)
+        self.usual = UsualNorms(study.max_norm_ratio)
         kind = load_kind(store.bundle.kind, f"bundle '{store.bundle.name}': 'kind'")
         classes = [one.name for one in store.classes_learnt]
-        self.told = ToldNumbers(plan, ranges_of(kind, method or Method(), self.score, classes))
-        self.stopping = EarlyStopping(plan.patience, plan.min_rounds)
+        self.told = ToldNumbers(study, ranges_of(kind, method, self.score, classes))
+        self.stopping = EarlyStopping(study.patience, study.min_rounds)
         self.first_round = 0  # a resumed run begins later
-        self.rounds = plan.rounds  # of the whole run; fewer when it ends early
+        self.rounds = study.rounds  # of the whole run; fewer when it ends early
         self.round = OpenRound(START)  # none has begun
         self.model_round = START  # the round that aggregated the current model
         self.counted: dict[str, int] = {}  # site -> rounds in which its update moved the model
@@ -93,55 +82,109 @@ class Server:
         self.failed_in_a_row = 0
         self.stream: Stream = lambda name, value, step: None  # receives what the server has for TensorBoard
         self.started = time.monotonic()
+        self._start(folder, kit)
 
-    @classmethod
-    def from_args(
-        cls,
-        controller: Mapping[str, Any],
-        aggregator: Mapping[str, Any],
-        store: ModelStore,
-        folder: Path,
-        save: Save | None = None,
-        app: Path | None = None,
-        allowed: Collection[str] | None = None,
-        study: str = "",
-        kit: Path | None = None,
-    ) -> "Server":
-        """Build a server from what a job says of its plan and its aggregation, and resume if it says so.
+    def _start(self, folder: Path, kit: Path | None) -> None:
+        """Check what cannot be checked in parts, begin the run or take over another one, and say what it is."""
+        training, store = self.job.method.server_training(), self.store
+        self.applied.check(self.policies, self.tensors)
+        if training is not None:
+            machine = load_server(kit, self.study.sites)
+            self.applied.training = ServerTraining(training, store, self.study, self.policies, machine, folder)
+        self.checkpoints.remove()  # of an earlier run in the same folder
+        if (resume := self.study.resume) is not None:
+            self._resume(resume.job, folder)
+        if self.applied.training:
+            self.applied.training.check(self.tensors, self.first_round)
+        self.record.start(**run_description(self))
 
-        Args:
-            controller: plain arguments of :class:`fedmed.jobs.plan.Plan`.
-            aggregator: class path and arguments of the rule, and what roles share.
-            store, folder, save: see above.
-            app: the server's app folder, where a resumed job may carry its state; None = where ``store`` keeps models.
-            allowed: class paths outside FedMed's own rooms that a job may name; None = those of the server's settings.
-            study: digest of the study.
-            kit: the server's kit, whose settings name the images of a server that trains.
+    @property
+    def fresh(self) -> list[str]:
+        """Sites whose private state of the resumed job is lost; they start it afresh."""
+        return self.study.resume.fresh if self.study.resume else []
+
+    def state(self) -> dict[str, Any]:
+        """How far the run is, see :class:`fedmed.recovery.checkpoint.OfServer`."""
+        plain = {"round": self.model_round, "last_round": dict(self.last_round), "counted": dict(self.counted)}
+        plain |= {"earlier": dict(self.tasks.earlier), "seconds": time.monotonic() - self.started}
+        return {**plain, "network": _network(self.store.initial)}
+
+    def keep(self) -> None:
+        """Write a checkpoint after a round. Of a failed one only the choice of a model counts: it will be repeated.
 
         Raises:
-            FedMedError: the job trains at the server, which lacks what that needs.
-            JobError: arguments that are unknown or contradict each other, or those of another run than the resumed one.
-            StateError: the state of the job to resume is missing or damaged.
+            StateError: it cannot be written; the older one stays.
         """
-        check_bound("max_norm", max_norm := aggregator.get("max_norm"))
-        try:
-            plan = Plan(**controller)
-        except TypeError as error:
-            raise JobError(f"the job's server arguments are wrong: {error}") from error
-        allowed = load_server().allowed_classes if allowed is None else allowed
-        rule = load_rule(rule_spec(aggregator), allowed)
-        method = load_method(plan.method, allowed) if plan.method else None
-        policies = RolePolicies(store.initial, store.groups, plan, aggregator)
-        server = cls(plan, store, rule, policies, folder, max_norm, save, method, study)
-        server.applied.check(policies, server.tensors, max_norm)
-        if method and (said := method.server_training()) is not None:
-            machine = load_server(kit, plan.sites)
-            server.applied.training = ServerTraining(said, store, plan, policies, machine, folder)
-        server.continuation.start(aggregator, app)
-        if server.applied.training:
-            server.applied.training.check(server.tensors, server.first_round)
-        server.record.start(**run_description(server, controller, aggregator))
-        return server
+        if self.model_round == START:
+            return  # no round was good, so there is nothing that the job itself does not say
+        if not self.failed_in_a_row:
+            self._good = {"server": self.state(), "norms": self.usual.state(), "told": self.told.state()}
+            self._good["guard"] = self.guard.state() if self.guard else {}
+        self._good["server"]["seconds"] = time.monotonic() - self.started
+        chosen = self.selection
+        states = {**self._good, "config": config_of(self.job, self.store), "selection": chosen.state()}
+        states |= {"stopping": self.stopping.state(), "newest": self.newest.state()}
+        states |= {"exchange": self.exchange.state(), "rule": self.applied.state()}
+        models: dict[int, Mapping[str, Tensor]] = {**self.newest.models, self.model_round: self.tensors}
+        if chosen.best_tensors is not None:
+            models.setdefault(chosen.best_model, chosen.best_tensors)
+        self.checkpoints.save(states, models, Path(self.store.folder) / LAST)
+
+    def _resume(self, id: str, folder: Path) -> None:
+        """Go on from the checkpoint of another job.
+
+        Raises:
+            JobError: this job differs from that one.
+            StateError: its checkpoint is missing or damaged, or cannot be copied.
+        """
+        old = find_checkpoints(id, self.job.app or self.store.folder, folder)
+        kept = old.sound()
+        kept.check_same(config_of(self.job, self.store))
+        initial = self.store.initial
+        _check_network(kept.server.network, initial)
+        models = {round: merge(initial, old.read_model(round), initial) for round in kept.models}
+        models[START] = dict(initial)
+        self.tensors, self.model_round, self.first_round = models[kept.round], kept.round, kept.round + 1
+        self.last_round, self.counted = self._without_fresh(kept.server.last_round), dict(kept.server.counted)
+        self.tasks.earlier = {**kept.server.earlier, id: kept.round + 1}
+        self.started -= kept.server.seconds
+        self.applied.restore(kept.rule, self.tensors)
+        self.newest.restore(kept.newest, models)
+        self.usual.restore(kept.norms)
+        self.told.restore(kept.told)
+        self.exchange.restore(kept.exchange)
+        if self.guard:
+            self.guard.restore(kept.guard)
+        if kept.selection.best_round is not None and not self._lost(kept.selection.best_round):
+            self._choose_again(kept, models)
+        log.info("the run of job '%s' goes on after its round %d", id, kept.round)
+        self.record.rounds(old.read_rounds(kept.round))
+        self.store.save(self.tensors, {"round": kept.round}, False)
+        self.keep()
+
+    def _choose_again(self, kept: Checkpoint, models: Mapping[int, Mapping[str, Tensor]]) -> None:
+        chosen = self.selection
+        chosen.restore(kept.selection, models)
+        chosen.best_private = self._without_fresh(chosen.best_private)
+        self.stopping.restore(kept.stopping)
+        if chosen.best_tensors is not None:
+            meta = {"round": chosen.best_round, "score": kept.selection.best_score}
+            self.store.save(chosen.best_tensors, meta, True)
+
+    def _without_fresh(self, rounds: Mapping[str, int]) -> dict[str, int]:
+        return {site: round for site, round in rounds.items() if site not in self.fresh}
+
+    def _lost(self, best_round: int) -> bool:
+        """Whether a site has lost private layers of the selected model, which then cannot be scored again."""
+        sites, names = self.study.sites, self.store.initial
+        lost = [site for site in self.fresh if self.policies.of(sites[site], best_round).private(names)]
+        if lost:
+            log.warning(
+                "the choice of a model starts anew: the one of round %d needs private layers that %s lost",
+                best_round,
+                ", ".join(lost),
+            )
+        return bool(lost)
 
     def ends_before(self, round: int) -> bool:
         """Whether the run ends before this round, because its models do not become better."""
@@ -155,18 +198,18 @@ class Server:
 
         What they told once stays at the server while it runs. A resumed run asks again where a site needs it.
         """
-        new = any(site not in self.last_round for site in self.plan.participants(round))
-        return self.plan.exchanges(round) or (new and self.exchange.once and not self.exchange.values)
+        new = any(site not in self.last_round for site in self.study.participants(round))
+        return self.job.exchange.in_round(round) or (new and self.exchange.once and not self.exchange.values)
 
     def asks_before_scoring(self) -> bool:
         """Whether sites that never train need what others told, and a resumed run does not have it."""
-        return bool(self.plan.told_when_scored) and self.exchange.once and not self.exchange.values
+        return bool(self.exchange.told_when_scored) and self.exchange.once and not self.exchange.values
 
     def metadata_tasks(self, round: int) -> dict[str, Task]:
         """Start a round in which sites learn from one another: site -> its first task."""
         self._begin(round)
         self.round.awaits_training = self.exchange.open = True
-        tasks = {site: self.task("metadata", site, round) for site in self.plan.asked(round)}
+        tasks = {site: self.task("metadata", site, round) for site in self.exchange.asked(round)}
         self.round.sent(tasks)
         return tasks
 
@@ -176,7 +219,7 @@ class Server:
         Raises:
             JobError: nobody sent what no round can do without.
         """
-        self.exchange.take(answers, self.round.number, self.plan.asked(self.round.number))
+        self.exchange.take(answers, self.round.number, self.exchange.asked(self.round.number))
 
     def train_tasks(self, round: int) -> dict[str, Task]:
         """Start a round, or go on with one that began with :meth:`metadata_tasks`: site -> its task."""
@@ -184,7 +227,7 @@ class Server:
             self._begin(round)
         self.round.awaits_training = False
         tasks = {}
-        for site in self.plan.participants(round):
+        for site in self.study.participants(round):
             task = self.exchange.fill(self.task("train", site, round), site)
             tasks[site] = self.applied.fill(task, site)
         self.round.sent(tasks)
@@ -198,9 +241,9 @@ class Server:
     def task(self, name: str, site: str, round: int) -> Task:
         """A task with the current model, for a site that goes on from its last accepted update."""
         trains = name in ("train", "metadata")
-        model = self.applied.model_for(self.plan.sites[site], self.tensors) if trains else self.tensors
+        model = self.applied.model_for(self.study.sites[site], self.tensors) if trains else self.tensors
         last, chosen = self.last_round.get(site), self.selection.best_private.get(site)
-        kept = {*self.continuation.needed_of(site), *([] if chosen is None else [chosen])}
+        kept = {*self.checkpoints.needed_of(site), *([] if chosen is None else [chosen])}
         return self.tasks.make(name, site, round, model, last, sorted(kept))
 
     def accept(self, update: Update) -> None:
@@ -237,7 +280,7 @@ class Server:
         current = self.round
         self._refuse_unusual()
         updates = [current.updates[site] for site in sorted(current.updates)]
-        for site in self.plan.participants(current.number):
+        for site in self.study.participants(current.number):
             if site not in current.updates and site not in current.refused:
                 self.fail(site, "no answer")
         score = self.select(current.number - 1, {u.site: u.metrics for u in updates}, updates)
@@ -247,14 +290,14 @@ class Server:
             self.failed_in_a_row = 0
         finally:
             self._record(updates, score)
-            self.continuation.keep()
+            self.keep()
 
     def _refuse_unusual(self) -> None:
         """Once all have answered: refuse updates that are absurdly large beside the others."""
         current = self.round
 
         def model_norm(site: str) -> float:
-            model = self.applied.model_for(self.plan.sites[site], self.tensors)
+            model = self.applied.model_for(self.study.sites[site], self.tensors)
             return update_norm({name: model[name] for name in current.updates[site].tensors})
 
         for error in self.usual.refusals(current.norms, model_norm):
@@ -281,7 +324,7 @@ class Server:
         Raises:
             RoundFailed: no update of a labelled site counted in any round, though the study has such sites.
         """
-        labelled = self.plan.of_role("supervised")
+        labelled = self.study.of_role("supervised")
         if labelled and not any(site in self.counted for site in labelled):
             others = ", ".join(sorted(self.counted)) or "nobody"
             last = "; ".join(f"'{site}': {self.round.refused[site]}" for site in labelled if site in self.round.refused)
@@ -298,7 +341,7 @@ class Server:
 
     def _aggregate(self, updates: list[Update]) -> None:
         round = self.round.number
-        needed, asked = self.plan.needed(round), len(self.plan.participants(round))
+        needed, asked = self.study.needed(round), len(self.study.participants(round))
         if len(updates) < needed:
             raise RoundFailed(
                 f"round {round}: {len(updates)} of {asked} updates accepted, {needed} needed; the model is "
@@ -321,7 +364,7 @@ class Server:
             self.counted[site] = self.counted.get(site, 0) + 1
 
     def _keep(self, tensors: Mapping[str, Tensor]) -> None:
-        self.save(tensors, {"round": self.round.number}, False)
+        self.store.save(tensors, {"round": self.round.number}, False)
 
     def select(
         self,
@@ -343,5 +386,26 @@ class Server:
         score, taken = chosen.offer(round, metrics, self.tensors, self.model_round, private, is_result)
         self.stopping.note(self.model_round, score, taken)
         if taken and chosen.best_tensors is not None:
-            self.save(chosen.best_tensors, {"round": round, "score": score}, True)
+            self.store.save(chosen.best_tensors, {"round": round, "score": score}, True)
         return score
+
+
+def _network(model: Mapping[str, Tensor]) -> dict[str, str]:
+    """Name -> dtype and shape."""
+    return {name: f"{str(t.dtype).removeprefix('torch.')} {tuple(t.shape)}" for name, t in model.items()}
+
+
+def _check_network(theirs: Mapping[str, str], model: Mapping[str, Tensor]) -> None:
+    """Refuse a checkpoint of another network.
+
+    Raises:
+        StateError: names the tensor that differs.
+    """
+    ours = _network(model)
+    for name in sorted(set(ours) | set(theirs)):
+        if ours.get(name) != theirs.get(name):
+            there, here = theirs.get(name, "missing"), ours.get(name, "missing")
+            raise StateError(
+                f"the checkpoint is of another network: tensor '{name}' is {there} there and {here} here; go on with "
+                "the job that made it, or start a new run"
+            )

@@ -13,22 +13,22 @@ from torch import Tensor
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.aggregation.rule import Model
 from fedmed.bundles.bundle import server_bundle
+from fedmed.bundles.bundle_parser import initial_network, named_tensors, parsed, seed_everything
 from fedmed.bundles.contract import SERVER_TRAINING, Use
-from fedmed.bundles.network import initial_network, named_tensors, parsed, seed_everything
 from fedmed.class_paths import class_path
 from fedmed.errors import BundleError, FedMedError, StateError, first_line
-from fedmed.federation.engine_runs import run_trainer
-from fedmed.federation.progress import Progress
-from fedmed.jobs.plan import TRAINING_ROLES, Plan
-from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.federation.opened_model import Progress, run_trainer
+from fedmed.jobs.job import RolePolicies
+from fedmed.jobs.study import Study
 from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.messages.task import Task
+from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.moved_classes import FINISH, hint
 from fedmed.recovery.model_store import ModelStore
 from fedmed.seeds import derive_seed
 from fedmed.settings.server import ServerFile
-from fedmed.training.handlers import AbortHandler
 from fedmed.training.server_engine import HINT, ServerEngine, load_network
+from fedmed.training.trainer import AbortHandler
 
 log = logging.getLogger("fedmed.server")
 NAME = "server"  # in progress and seeds
@@ -58,7 +58,7 @@ class ServerTraining:
     Args:
         said: by :meth:`fedmed.methods.method.Method.server_training`.
         store: the job's bundle and starting model, from which the server's own tensors start.
-        plan: sites, roles, rounds.
+        study: sites, roles, rounds.
         policies: what each role shares.
         machine: the server's settings: its images, device and threads.
         folder: the job's folder at the server, for its progress.
@@ -75,7 +75,7 @@ class ServerTraining:
         self,
         said: Mapping[str, Any],
         store: ModelStore,
-        plan: Plan,
+        study: Study,
         policies: RolePolicies,
         machine: ServerFile,
         folder: Path,
@@ -83,7 +83,7 @@ class ServerTraining:
         self.bundle = server_bundle(store.bundle, said)
         check_bundle(self.bundle, Use(trains_mean=True))
         self.facts, self.threads = machine.facts(), machine.threads
-        self.store, self.plan, self.policies = store, plan, policies
+        self.store, self.study, self.policies = store, study, policies
         self.progress = Progress(NAME, folder)
         self.should_abort: Callable[[], bool] = lambda: False
         self._kept: Mapping[str, Any] = {}
@@ -124,7 +124,7 @@ class ServerTraining:
             Aborted: the job was aborted.
             FedMedError: the training failed, or gave values that are not finite.
         """
-        started, task = monotonic(), Task("train", round, self.plan.rounds, {})
+        started, task = monotonic(), Task("train", round, self.study.rounds, {})
         try:
             with self._threads():
                 trained = self._train(mean, task)
@@ -167,7 +167,7 @@ class ServerTraining:
     def _open(self, mean: Model, round: int) -> tuple[torch.nn.Module, ServerEngine]:
         """The averaged network of a round, filled, and what trains it."""
         seeds = {name: derive_seed(self.store.seed, NAME, round, name) for name in ("sampling", "augmentation")}
-        when = {"round": round, "rounds": self.plan.rounds}
+        when = {"round": round, "rounds": self.study.rounds}
         seeded = {"seed": seeds["sampling"], "augment_seed": seeds["augmentation"]}
         parser = self.bundle.parser_without_site(**self.facts, **when, **seeded)
         network = initial_network(parser, self.store.seed)
@@ -185,7 +185,7 @@ class ServerTraining:
 
     def _shared(self, model: Model, round: int) -> set[str]:
         """What some site that trains receives in this round; the rest is private."""
-        roles = self.plan.sites.values()
+        roles = self.study.sites.values()
         policies = [self.policies.of(role, round) for role in TRAINING_ROLES if role in roles]
         return {name for policy in policies for name in policy.received(model)}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedmed.bundles.score import Score
 from fedmed.errors import UpdateRefused
-from fedmed.jobs.plan import Plan
+from fedmed.jobs.study import Study
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.ranges import ANY, SHARE, Range
 from fedmed.messages.answers import Update
@@ -30,15 +30,15 @@ class ToldNumbers:
     for as much as it likes.
 
     Args:
-        plan: of the run; its bounds hold in the first round, too.
+        study: of the run; its bounds hold in the first round, too.
         ranges: metric -> in which range it must lie; of others only that they are finite.
 
     Attributes:
         first: site -> count -> what it told with its first update that entered the model.
     """
 
-    def __init__(self, plan: Plan, ranges: Mapping[str, Range]) -> None:
-        self.plan, self.ranges = plan, ranges
+    def __init__(self, study: Study, ranges: Mapping[str, Range]) -> None:
+        self.study, self.ranges = study, ranges
         self.first: dict[str, dict[str, int]] = {}
         self._tested: dict[str, float] = {}  # site -> cases of its first test
 
@@ -48,10 +48,10 @@ class ToldNumbers:
         Raises:
             UpdateRefused: names the count and the study's key.
         """
-        most = self.plan.max_samples
+        most = self.study.max_samples
         bounds = {SAMPLES: most}
-        if self.plan.epochs is not None:  # with steps the plan says how many
-            bounds[STEPS] = most * math.ceil(self.plan.epochs)
+        if self.study.epochs is not None:  # with steps the study says how many
+            bounds[STEPS] = most * math.ceil(self.study.epochs)
         for name, bound in bounds.items():
             if (count := getattr(update, name)) > bound:
                 raise UpdateRefused(update.site, f"{name} is {count}; the study's 'max_samples' allows {bound}")
@@ -88,8 +88,8 @@ class ToldNumbers:
         """
         kept, wrong = self.metrics(metrics)
         most = {name: kept.get(FRAMES, math.inf) for name in kept if self.ranges.get(name, ANY).whole}
-        most |= {CASES: min(self._tested.get(site, self.plan.max_samples), most.get(CASES, math.inf))}
-        most |= {FRAMES: math.inf, "min_cases": math.inf, "model_round": self.plan.rounds}
+        most |= {CASES: min(self._tested.get(site, self.study.max_samples), most.get(CASES, math.inf))}
+        most |= {FRAMES: math.inf, "min_cases": math.inf, "model_round": self.study.rounds}
         for name in [name for name in kept if kept[name] > most.get(name, math.inf)]:
             wrong.append(f"its {name} is {_shown(kept.pop(name))}, it told of {most[name]:g}; it does not count")
         if kept.get(CASES):
@@ -103,7 +103,7 @@ class ToldNumbers:
 
     def keep(self, updates: Sequence[Update]) -> None:
         """Remember the counts of sites whose first update entered the model; 0 images say that it does not tell."""
-        names = (SAMPLES, STEPS) if self.plan.epochs is not None else (SAMPLES,)
+        names = (SAMPLES, STEPS) if self.study.epochs is not None else (SAMPLES,)
         for update in updates:
             of_site = self.first.setdefault(update.site, {})
             for name in names:

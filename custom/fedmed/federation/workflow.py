@@ -9,11 +9,11 @@ from typing import Any
 from fedmed.errors import RoundFailed
 from fedmed.federation.borrowing import Borrower, Evaluated
 from fedmed.federation.server import Server
-from fedmed.jobs.plan import TRAINING_ROLES
 from fedmed.messages.answers import Release
 from fedmed.messages.task import FIRST, LAST, OWN, SELECTED, Task
-from fedmed.methods.private_group import lent_by
-from fedmed.recovery.saved_state import START
+from fedmed.methods.declarations import TRAINING_ROLES
+from fedmed.methods.method import lent_by
+from fedmed.recovery.site_state import START
 
 log = logging.getLogger("fedmed.server")
 Ask = Callable[[Mapping[str, Task]], dict[str, Any]]
@@ -21,10 +21,10 @@ Metrics = Mapping[str, Mapping[str, float]]  # site -> its scalars
 
 
 def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] | None = None) -> None:
-    """Train all rounds, or fewer if the plan allows it and models do not become better.
+    """Train all rounds, or fewer if the study allows it and models do not become better.
 
     Then score the last aggregate and evaluate the selected model, the last, the starting one and each labelled site's
-    own best, as far as the plan asks for it.
+    own best, as far as the study asks for it.
 
     Args:
         server: the server's side.
@@ -37,7 +37,7 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
         RoundFailed: too many failed rounds in a row, or the last one, or no labelled site contributed to any. The
             models saved so far stay.
     """
-    for round in range(server.first_round, server.plan.rounds):
+    for round in range(server.first_round, server.study.rounds):
         if server.ends_before(round):
             break
         if server.exchanges(round):
@@ -47,17 +47,17 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
             (finish_round or server.finish_round)()
         except RoundFailed as error:
             log.error("%s", error)
-            if server.failed_in_a_row >= server.plan.max_failed_rounds or round == server.plan.rounds - 1:
+            if server.failed_in_a_row >= server.study.max_failed_rounds or round == server.study.rounds - 1:
                 raise
     if server.asks_before_scoring():
         server.take_metadata(ask(server.metadata_tasks(server.rounds - 1)))
     server.check_labels()
     closing = Closing(server)
     closing.finish_validation(ask(closing.validation_tasks()))
-    plan, wanted = server.plan, {FIRST: server.plan.evaluate_first, LAST: server.plan.evaluate_last}
+    study, wanted = server.study, {FIRST: server.study.evaluate_first, LAST: server.study.evaluate_last}
     others = {model: _test(closing, ask, model) for model, asked in wanted.items() if asked}
-    test = _test(closing, ask, SELECTED) if plan.evaluate else {}
-    closing.finish(test, others, ask(closing.own_tasks()) if plan.evaluate else {})
+    test = _test(closing, ask, SELECTED) if study.evaluate else {}
+    closing.finish(test, others, ask(closing.own_tasks()) if study.evaluate else {})
 
 
 class Closing:
@@ -68,7 +68,7 @@ class Closing:
     """
 
     def __init__(self, server: Server) -> None:
-        self.server, self.plan, self.selection = server, server.plan, server.selection
+        self.server, self.study, self.selection = server, server.study, server.selection
         self.last_tensors, self.last_scores = server.tensors, dict[str, float]()
         self.last_score: float | None = None
         self.mean = server.newest.mean()
@@ -81,12 +81,12 @@ class Closing:
         """Labelled sites score the last aggregate, which no training round does, or the mean where that is the result;
         nobody if it is the last aggregate anyway.
         """
-        if self.plan.select == "last":
+        if self.study.select == "last":
             return {}
         if self.mean is not None:
             self.server.tensors = self.mean
         last = self.server.rounds - 1
-        return {site: self.server.task("validate", site, last) for site in self.plan.of_role("supervised")}
+        return {site: self.server.task("validate", site, last) for site in self.study.of_role("supervised")}
 
     def finish_validation(self, metrics: Metrics) -> None:
         """Take the closing scores into the selection; the server then holds the selected model."""
@@ -122,14 +122,14 @@ class Closing:
         site's, or the mean of all, if it was released; else they are left out, and that is said.
         """
         server, model, tasks = self.server, self._model(name), {}
-        for site, role in self.plan.sites.items():
+        for site, role in self.study.sites.items():
             reason = self._no_layers(site, role, model)
             lent = self.borrower.lend(site, model) if reason else {}
             if lent is None:
                 self.untested |= {site: reason} if name == SELECTED else {}
                 log.warning("site '%s' is not scored: it has no trained private layers: %s", site, reason)
                 continue
-            private, kept = model.private.get(site), server.continuation.needed_of(site)
+            private, kept = model.private.get(site), server.checkpoints.needed_of(site)
             task = server.tasks.make("evaluate", site, model.round, model.tensors, private, kept)
             tasks[site] = server.exchange.fill_scoring(task, site)
             tasks[site].tensors |= lent
@@ -167,7 +167,7 @@ class Closing:
             "validation": chosen.best_scores,
             "validation_last": self.last_scores,
             "selected_by": chosen.sites,
-            "contributed": {site: self.server.counted.get(site, 0) for site in self.plan.of_role(*TRAINING_ROLES)},
+            "contributed": {site: self.server.counted.get(site, 0) for site in self.study.of_role(*TRAINING_ROLES)},
             "test": tested,
             "seconds_total": time.monotonic() - self.server.started,
         }
@@ -193,7 +193,7 @@ class Closing:
                 whose = f", {lent_by(row['decoder_of'])}" if "decoder_of" in row else ""
                 log.info("%s: test %s over %d cases%s", site, score.in_words(row), row["n_cases"], whose)
         self.server.record.result(result)
-        self.server.continuation.forget()
+        self.server.checkpoints.remove()
 
     def _tested(self, answers: Metrics) -> dict[str, dict[str, float]]:
         """What counts of the tests of a model."""

@@ -11,15 +11,14 @@ from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.utils.analytix_utils import create_analytic_dxo
-from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+from nvflare.app_common.abstract.fl_model import FLModel
 from nvflare.app_common.workflows.model_controller import ModelController
-from torch import Tensor
 
 from fedmed.errors import Aborted, JobError
 from fedmed.federation.server import Server
 from fedmed.federation.workflow import run_federation
 from fedmed.flare.aggregators import BundleAggregator
-from fedmed.flare.convert import CONVERT, task_to_model, to_numpy
+from fedmed.flare.convert import CONVERT, task_to_model
 from fedmed.flare.persistor import BundleModelPersistor
 from fedmed.messages.task import Task
 
@@ -42,17 +41,8 @@ class FederationController(ModelController):
         workspace, job_id = self.engine.get_workspace(), self.fl_ctx.get_job_id()
         folder = Path(workspace.get_run_dir(job_id)) / "fedmed"
         store, job = self.persistor.store(self.fl_ctx), self.persistor.job(self.fl_ctx)
-        self.server = aggregator.server = Server.from_args(
-            job.controller,
-            job.aggregator,
-            store,
-            folder,
-            self._save,
-            job.app,
-            job.allowed,
-            job.digest,
-            Path(workspace.get_root_dir()),
-        )
+        kit = Path(workspace.get_root_dir())
+        self.server = aggregator.server = Server(job, store, folder, kit)
         self.server.abort_by(lambda: self.abort_signal.triggered)
         self.server.stream = self._stream
         run_federation(self.server, partial(self._ask, aggregator), aggregator.aggregate_model)
@@ -64,12 +54,6 @@ class FederationController(ModelController):
             fl_ctx.set_prop(FLContextKey.EVENT_DATA, dxo.to_shareable(), private=True, sticky=False)
             self.fire_event(f"fed.{ANALYTIC_EVENT_TYPE}", fl_ctx)
 
-    def _save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], best: bool) -> None:
-        if best:
-            self.persistor.store(self.fl_ctx).save(tensors, meta, True)
-        else:
-            self.save_model(FLModel(params_type=ParamsType.FULL, params=to_numpy(tensors), meta=dict(meta)))
-
     def _ask(self, aggregator: BundleAggregator, tasks: Mapping[str, Task]) -> dict[str, Any]:
         answers: dict[str, Any] = {}
         server = aggregator.server
@@ -79,7 +63,7 @@ class FederationController(ModelController):
                 server.fail(site, "not connected")
                 continue
             take = partial(self._take, aggregator, task.name, answers)
-            timeout = server.plan.task_timeout
+            timeout = server.study.task_timeout
             self.send_model(task.name, task_to_model(task), targets=[site], timeout=timeout, callback=take)
         while self.get_num_standing_tasks() and not self.abort_signal.triggered:
             time.sleep(POLL)

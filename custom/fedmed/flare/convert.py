@@ -9,7 +9,7 @@ import torch
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from torch import Tensor
 
-from fedmed.bundles.network import plain_metrics
+from fedmed.bundles.bundle_parser import plain_metrics
 from fedmed.errors import LONGEST, JobError, UpdateRefused
 from fedmed.messages.answers import Answer, Extras, Release, Update
 from fedmed.messages.task import Task

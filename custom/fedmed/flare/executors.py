@@ -18,10 +18,10 @@ from fedmed.federation.warm_starts import site_answer
 from fedmed.flare.convert import model_to_task
 from fedmed.flare.filters import TASK, SiteLimitsFilter, site_limits
 from fedmed.flare.scalar_events import send_scalar
-from fedmed.jobs import plan
 from fedmed.jobs.job_folder import read_app
 from fedmed.messages.answers import Answer
 from fedmed.messages.task import Task
+from fedmed.methods.declarations import ROLES
 from fedmed.privacy.limits import SiteLimits
 from fedmed.privacy.live_scalars import LiveScalars, declared_tags
 
@@ -31,7 +31,7 @@ log = logging.getLogger("fedmed.site")
 class BundleExecutor(Executor):
     """Runs a bundle's training, validation and evaluation at a site, in the role that the study gives it."""
 
-    ROLES: tuple[str, ...] = plan.ROLES
+    ROLES: tuple[str, ...] = ROLES
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,12 +78,11 @@ class BundleExecutor(Executor):
     def _start(self, limits: SiteLimits, fl_ctx: FLContext) -> Client:
         site, app = limits.site, fl_ctx.get_engine().get_workspace().get_app_dir(fl_ctx.get_job_id())
         job = read_app(Path(app), site.allowed_classes)
-        args = job.client(site.site)
-        if args["role"] not in self.ROLES:
+        if (role := job.role(site.site)) not in self.ROLES:
             known = " or ".join(self.ROLES)
-            raise JobError(f"{type(self).__name__} is for the role {known}; {job.source} says '{args['role']}'")
+            raise JobError(f"{type(self).__name__} is for the role {known}; {job.source} says '{role}'")
         self._do = site_answer(site.site, job.study.warm_start.rounds)
-        client = Client.from_args(args, site, limits.folder, study=job.digest, method=job.method)
+        client = Client(job, site, limits.folder)
         self._live = LiveScalars(limits, declared_tags(job.method, client.bundle.score))
         return client
 

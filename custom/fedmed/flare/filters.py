@@ -14,7 +14,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from fedmed.errors import FedMedError, PrivacyError
-from fedmed.federation.progress import Progress
+from fedmed.federation.opened_model import Progress
 from fedmed.flare.convert import answer_to_model, model_to_answer
 from fedmed.messages.answers import Answer, Release, Update
 from fedmed.messages.task import Task

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from nvflare.apis.fl_context import FLContext
-from nvflare.app_common.abstract.model import ModelLearnable, ModelLearnableKey, make_model_learnable
+from nvflare.app_common.abstract.model import ModelLearnable, make_model_learnable
 from nvflare.app_common.abstract.model_persistor import ModelPersistor
 
-from fedmed.flare.convert import to_numpy, to_tensors
+from fedmed.flare.convert import to_numpy
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_app
 from fedmed.recovery.model_store import ModelStore
@@ -14,7 +14,7 @@ from fedmed.settings.server import load_server
 
 
 class BundleModelPersistor(ModelPersistor):
-    """Builds the starting model from the study, and saves global models atomically."""
+    """Builds the starting model from the study; the run's store saves the models that follow."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class BundleModelPersistor(ModelPersistor):
     def store(self, fl_ctx: FLContext) -> ModelStore:
         """The run's store; its folder is the server app's folder, where FLARE's own persistors write."""
         if self._store is None:
-            self._store = ModelStore.from_args(self.job(fl_ctx).persistor, _app(fl_ctx))
+            self._store = ModelStore(self.job(fl_ctx), _app(fl_ctx))
         return self._store
 
     def load_model(self, fl_ctx: FLContext) -> ModelLearnable:
@@ -43,9 +43,7 @@ class BundleModelPersistor(ModelPersistor):
         return make_model_learnable(to_numpy(self.store(fl_ctx).initial), {})
 
     def save_model(self, model: ModelLearnable, fl_ctx: FLContext) -> None:
-        """Save the current global model."""
-        tensors = to_tensors(model[ModelLearnableKey.WEIGHTS])
-        self.store(fl_ctx).save(tensors, model[ModelLearnableKey.META], False)
+        """Nothing to do: the server has kept the round's model before FLARE hears of it."""
 
 
 def _app(fl_ctx: FLContext) -> Path:

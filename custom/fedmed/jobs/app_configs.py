@@ -5,21 +5,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedmed.aggregation.rule import ExpectedSenders
-from fedmed.aggregation.sharing import NORM, SharingPolicy
+from fedmed.aggregation.sharing import FULL, NORM, SharingPolicy
 from fedmed.bundles.bundle import Bundle, server_bundle
+from fedmed.bundles.bundle_parser import named_tensors, parsed
 from fedmed.bundles.contract import PROVIDER, Use, faults, unknown_parts
-from fedmed.bundles.network import named_tensors, parsed
 from fedmed.class_paths import build
 from fedmed.errors import BundleError, FedMedError, JobError, OverrideError
 from fedmed.jobs.app_shape import FIXED, client_config, server_config
 from fedmed.jobs.job import STUDY, Job
 from fedmed.jobs.job_meta import job_meta
-from fedmed.jobs.plan import ROLES
-from fedmed.jobs.rule_spec import RULE_ROOMS, load_rule, rule_spec, step_spec
+from fedmed.jobs.rule_spec import RULE_ROOMS, load_rule, step_spec
 from fedmed.kinds.find_kind import kind_of
+from fedmed.methods.declarations import ROLES
 from fedmed.methods.find_method import installed
-from fedmed.methods.method import MEAN
-from fedmed.methods.private_group import at_server
+from fedmed.methods.method import MEAN, at_server
 
 PARTIAL = "fedmed.flare.aggregators.PartialSharingAggregator"
 TENSOR = "*"  # stands for all: of the network nothing is known where a job is written
@@ -37,8 +36,8 @@ def files(job: Job) -> dict[str, str]:
         JobError: the job could not run as described; says everything that does not fit.
     """
     job.refuse(_misfits(job))
-    roles = [role for role in ROLES if job.plan.of_role(role)]
-    meta = job_meta(job.study.name, job.plan.sites, job.study.min_clients)
+    roles = [role for role in ROLES if job.study.of_role(role)]
+    meta = job_meta(job.study.name, job.study.sites, job.study.min_clients)
     made = {"meta.json": _json(meta), "app_server/config/config_fed_server.json": _json(server(job))}
     for role in roles:
         made[f"app_{role}/config/config_fed_client.json"] = _json(client(job, role))
@@ -51,7 +50,7 @@ def files(job: Job) -> dict[str, str]:
 
 def server(job: Job) -> dict[str, Any]:
     """``config_fed_server.json``."""
-    return server_config(job.method.aggregator if job.aggregator["sharing"] == "full" else PARTIAL)
+    return server_config(job.method.aggregator if job.all_shared else PARTIAL)
 
 
 def client(job: Job, role: str) -> dict[str, Any]:
@@ -63,7 +62,7 @@ def client_tasks(job: Job, role: str) -> list[str]:
     """What a site of this role may be asked for."""
     asked: Mapping[str, bool] = {
         "train": True,
-        "metadata": job.plan.tells(role),
+        "metadata": job.exchange.sends(role),
         "validate": True,
         "release": bool(job.study.release_from) and role == "supervised",
         "evaluate": True,
@@ -83,9 +82,8 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
     bundles: dict[str, Bundle] = {}
     told: set[str] = set()
     for role in dict.fromkeys([job.model_role, *sorted(set(job.study.sites.values()))]):
-        args = job.of_role(role)
         try:
-            bundle = bundles[role] = Bundle(args["bundle"], args["overlays"], args["overrides"])
+            bundle = bundles[role] = job.bundle(role)
         except BundleError as error:
             if str(error) in told:  # of another role, such as that there is no such bundle
                 continue
@@ -94,7 +92,7 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
             key = "role_overlays" if role in job.study.role_overlays else key
             yield "overrides" if isinstance(error, OverrideError) else key, f"role '{role}': {error}"
             continue
-        if job.plan.tells(role):
+        if job.exchange.sends(role):
             lacks = unknown_parts(bundle.parser(), PROVIDER)
             yield from (("bundle", f"bundle '{bundle.name}': {text}") for text in lacks)
         if job.study.classes and (misfit := kind_of(bundle).misfit([one.name for one in bundle.classes])):
@@ -103,8 +101,8 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
             yield "method", misfit
         groups = bundle.federation.get("sharing", {})
         known = sorted({NORM, *(group for network in groups.values() for group in network)})
-        asked = {args["sharing"], args.get("sends", "full"), args.get("warm_start_sharing", "full")}
-        for group in sorted(asked - {"full"}):
+        asked = {job.group(role), job.method.role(role).sends, job.study.warm_start.sharing}
+        for group in sorted(name for name in asked if name not in (None, FULL)):
             said = f"sharing group '{group}' is not in bundle '{bundle.name}'; it has {', '.join(known)}"
             if said := said if group not in known else _nothing_private(bundle, group):
                 yield "algorithm" if group == job.method.role(role).receives else "sharing", f"role '{role}': {said}"
@@ -142,19 +140,19 @@ def _lacks_server_training(job: Job, bundle: Bundle) -> str:
 
 def _rule_misfits(job: Job) -> Iterator[tuple[str, str]]:
     """A rule must find the senders that it needs in the warm start and in what follows."""
-    plan, norm = job.plan, job.study.max_norm
-    if at_server(job.study.buffers) == "pooled" and job.rule["path"] != MEAN:
+    study = job.study
+    if at_server(study.buffers) == "pooled" and job.rule["path"] != MEAN:
         yield "buffers", f"'buffers' is 'pooled', which {job.rule['path']} cannot do; use 'average' or 'local'"
     try:
-        if (step := job.study.server_step) is not None:
+        if (step := study.server_step) is not None:
             build(step_spec(step), RULE_ROOMS, job.allowed)
     except JobError as error:
         yield "server_step", str(error)
         return
-    for round in sorted({0, plan.rounds - 1}):
-        sent = {site: [TENSOR] for site in plan.participants(round)}
+    for round in sorted({0, study.rounds - 1}):
+        sent = {site: [TENSOR] for site in study.participants(round)}
         try:
-            load_rule(rule_spec(job.aggregator), job.allowed).check(ExpectedSenders(plan.sites, sent, norm))
+            load_rule(job.rule, job.allowed).check(ExpectedSenders(study.sites, sent, study.max_norm))
         except JobError as error:
             yield "rule", "'rule': " + str(error).replace(f"tensor '{TENSOR}'", f"in round {round + 1} every tensor")
             return

@@ -9,8 +9,7 @@ from fedmed.jobs.job import Job
 from fedmed.jobs.study import Study
 from fedmed.methods.control_kinds import ADAPTED, LEFT_OUT, SILENT, SUFFIXES
 from fedmed.methods.declarations import Role
-from fedmed.methods.method import Method
-from fedmed.methods.private_group import Buffers, of_role
+from fedmed.methods.method import Buffers, Method, of_role
 
 LENGTH = 200  # of a name, at most
 

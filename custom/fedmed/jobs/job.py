@@ -1,20 +1,21 @@
-"""A job: a study with its method, as it was written."""
+"""A job: a study with its method, as it was written, and what each of its roles receives, sends and keeps."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedmed.aggregation.sharing import FULL
+from fedmed.aggregation.sharing import FULL, Patterns, SharingPolicy, is_batch_norm_buffer
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
-from fedmed.jobs.plan import TRAINING_ROLES, Plan
+from fedmed.jobs.rule_spec import rule_spec
 from fedmed.jobs.study import Study
 from fedmed.jobs.study_text import changed_text, dumped, parse_study
+from fedmed.methods.declarations import TRAINING_ROLES, Exchanged
 from fedmed.methods.find_method import adaptations, algorithms, load_algorithm, load_method
-from fedmed.methods.method import MEAN, Method
-from fedmed.methods.private_group import ALL_SITES, of_role
+from fedmed.methods.method import ALL_SITES, MEAN, Method, at_server, of_role
 from fedmed.settings.yaml_document import Mistake, Place, refusal
 from fedmed.settings.yaml_model import check_model
 
@@ -23,114 +24,12 @@ Found = Iterator[tuple[str, str]]  # key at which the line is shown, and a sente
 
 
 @dataclass(frozen=True)
-class JobArguments:
-    """Plain arguments of the parts of a run; what has its default is left out.
+class Job:
+    """A study that contradicts neither itself nor its method: what server, sites and model are made of.
 
     Attributes:
-        study: the study, checked.
-        method: the object that it names.
-    """
-
-    study: Study
-    method: Method
-
-    @cached_property
-    def plan(self) -> Plan:
-        """Who takes part in which round."""
-        return Plan(**self.controller)
-
-    @property
-    def controller(self) -> dict[str, Any]:
-        """Plain arguments of :class:`fedmed.jobs.plan.Plan`."""
-        study, exchange = self.study, self.method.exchange()
-        args: dict[str, Any] = {"job": study.name, "method": study.method_spec}
-        args["sites"] = dict(sorted(study.sites.items()))
-        args |= self._said(*{field.name for field in fields(Plan)} - {*args, "resume"})
-        args |= {"warm_start_rounds": study.warm_start.rounds} | ({"exchange": exchange} if exchange else {})
-        if study.resume:
-            args |= {"resume": study.resume.job} | ({"fresh": study.resume.fresh} if study.resume.fresh else {})
-        return args
-
-    def _said(self, *keys: str) -> dict[str, Any]:
-        """What the study says of these keys, where it is not the default."""
-        return self.study.model_dump(exclude_defaults=True, include=set(keys))
-
-    @property
-    def rule(self) -> dict[str, Any]:
-        """``path`` and ``args`` of the server's rule."""
-        return self.method.amended(self.asked_rule)
-
-    @property
-    def asked_rule(self) -> dict[str, Any]:
-        """The method's, as far as the study does not say otherwise."""
-        own, said, step = self.method.rule(), self.study.rule, self.study.server_step
-        path, args = own["path"], dict(own["args"])
-        if said is not None:
-            args = {**args, **said.args} if said.path in (None, path) else dict(said.args)
-            path = said.path or path
-        return {"path": path, "args": args | ({"step": step} if path == MEAN and step is not None else {})}
-
-    @property
-    def aggregator(self) -> dict[str, Any]:
-        """What the server aggregates by: class path and arguments of the rule, and what each role shares."""
-        study, roles, rule = self.study, self.method.roles(), self.rule
-        args: dict[str, Any] = {"sharing": study.sharing, "buffers": study.buffers}
-        if any(made.receives for made in roles.values()):
-            groups = {role: made.receives or study.group(role) for role, made in roles.items()}
-            args["sharing"] = groups if len(set(groups.values())) > 1 else min(groups.values())
-        if sends := {role: made.sends for role, made in roles.items() if made.sends}:
-            args["sends"] = sends
-        args |= {"warm_start_sharing": study.warm_start.sharing} if study.warm_start.sharing else {}
-        args |= self._said("normalise", "user_weights", "max_norm", "clip_norm")
-        args |= {} if study.server_step is None else {"step": study.server_step}
-        return args | (rule["args"] if rule["path"] == MEAN else {"rule": rule})
-
-    @property
-    def keeps_private(self) -> bool:
-        """Whether some tensors stay at the labelled sites."""
-        received = any(made.receives for made in self.method.roles().values())
-        return received or self.study.sharing != FULL or of_role(self.study.buffers, "supervised") == "local"
-
-    @property
-    def model_role(self) -> str:
-        """The role whose network the server has: the labelled sites', or that of the others where there are none."""
-        return "supervised" if self.study.of_role("supervised") else "unsupervised"
-
-    def _network(self, role: str) -> dict[str, Any]:
-        study = self.study
-        overrides = {str(name): values for name, values in study.overrides.items()}.get(role, {})
-        overrides = {**self.method.settings(role), **overrides}
-        overrides |= {"classes": [one.name for one in study.structures]} if study.classes else {}
-        of_role = {str(name): overlays for name, overlays in study.role_overlays.items()}.get(role, [])
-        overlays = [*study.overlays, *of_role, *self.method.role(role).overlays]
-        return {"bundle": study.bundle, "seed": study.seed, "overlays": overlays, "overrides": overrides}
-
-    @property
-    def persistor(self) -> dict[str, Any]:
-        """Plain arguments of :class:`fedmed.recovery.model_store.ModelStore`."""
-        args = self._network(self.model_role) | self._said("checkpoint", "checkpoint_tensors", "encoder")
-        return args | ({"classes": [one.facts() for one in self.study.structures]} if self.study.classes else {})
-
-    def of_role(self, role: str) -> dict[str, Any]:
-        """Plain arguments of a site of this role, of :class:`fedmed.federation.client.Client`."""
-        study, made = self.study, self.method.role(role)
-        args = self._network(role) | {"role": role, "sharing": made.receives or study.group(role)}
-        args |= {"buffers": of_role(study.buffers, role), "warm_start_rounds": study.warm_start.rounds}
-        args |= {"sends": made.sends} if made.sends else {}
-        args |= {"warm_start_sharing": study.warm_start.sharing} if study.warm_start.sharing else {}
-        return args | self._said("optimizer_state")
-
-    @property
-    def clients(self) -> dict[str, dict[str, Any]]:
-        """Site -> its plain arguments."""
-        return {site: self.of_role(role) for site, role in sorted(self.study.sites.items())}
-
-
-@dataclass(frozen=True)
-class Job(JobArguments):
-    """A study that contradicts neither itself nor its method.
-
-    Attributes:
+        study: what it says.
+        method: the object that it names, with algorithm and adaptations.
         text: the study as it was written.
         source: file of the study, for messages.
         app: folder of the server's app, where the job was read from one.
@@ -138,6 +37,8 @@ class Job(JobArguments):
         lines: of the study's keys, for messages.
     """
 
+    study: Study
+    method: Method
     text: str
     source: str = STUDY
     app: Path | None = None
@@ -208,9 +109,91 @@ class Job(JobArguments):
                 yield "overlays", f"overlay '{kind.overlay}' is what '{key}: {name}' adds; leave one of them out"
         yield from self.method.contradictions(study.model_dump(exclude_defaults=True))
         try:
-            self.method.amended(self.asked_rule)
+            _ = self.short_rule
         except JobError as error:
             yield "algorithm", f"'algorithm': {error}"
+
+    @cached_property
+    def exchange(self) -> Exchanged:
+        """What sites tell one another before they train."""
+        return self.method.exchange()
+
+    @property
+    def asked_rule(self) -> dict[str, Any]:
+        """The method's rule as far as the study does not say otherwise: ``path``, and ``args`` as people write them."""
+        own, said, step = self.method.rule(), self.study.rule, self.study.server_step
+        path, args = own["path"], dict(own["args"])
+        if said is not None:
+            args = {**args, **said.args} if said.path in (None, path) else dict(said.args)
+            path = said.path or path
+        return {"path": path, "args": args | ({"step": step} if path == MEAN and step is not None else {})}
+
+    @property
+    def short_rule(self) -> dict[str, Any]:
+        """The same as the algorithm has it.
+
+        Raises:
+            JobError: it does not go with the algorithm.
+        """
+        return self.method.amended(self.asked_rule)
+
+    @cached_property
+    def rule(self) -> dict[str, Any]:
+        """``path`` and ``args`` of the server's rule, down to its last part.
+
+        Raises:
+            JobError: the study's keys and the rule's arguments contradict each other.
+        """
+        study = self.study
+        said = study.model_dump(exclude_defaults=True, include={"normalise", "user_weights", "clip_norm"})
+        return rule_spec(self.short_rule, said, at_server(study.buffers), study.server_step)
+
+    def group(self, role: str) -> str:
+        """Sharing group of what a role receives."""
+        return self.method.role(role).receives or self.study.group(role)
+
+    def buffers(self, role: str) -> str:
+        """What happens to a role's BatchNorm statistics: ``average``, ``pooled`` or ``local``."""
+        return of_role(self.study.buffers, role)
+
+    @property
+    def all_shared(self) -> bool:
+        """Whether every role gets every layer."""
+        return {self.group(role) for role in self.study.sites.values()} == {FULL}
+
+    @property
+    def keeps_private(self) -> bool:
+        """Whether some tensors stay at the labelled sites."""
+        received = any(made.receives for made in self.method.roles().values())
+        return received or self.study.sharing != FULL or self.buffers("supervised") == "local"
+
+    @property
+    def model_role(self) -> str:
+        """The role whose network the server has: the labelled sites', or that of the others where there are none."""
+        return "supervised" if self.study.of_role("supervised") else "unsupervised"
+
+    def overlays(self, role: str) -> list[str]:
+        """Overlays of a role: the study's, its own, and the method's last."""
+        of_role = {str(name): overlays for name, overlays in self.study.role_overlays.items()}.get(role, [])
+        return [*self.study.overlays, *of_role, *self.method.role(role).overlays]
+
+    def overrides(self, role: str) -> dict[str, Any]:
+        """Plain values of a role for settings that the bundle lists as overridable."""
+        said = {str(name): values for name, values in self.study.overrides.items()}.get(role, {})
+        classes = {"classes": [one.name for one in self.study.structures]} if self.study.classes else {}
+        return {**self.method.settings(role), **said, **classes}
+
+    def bundle(self, role: str, site_bundles: Path | None = None) -> Bundle:
+        """The bundle as a role has it.
+
+        Args:
+            role: of the study.
+            site_bundles: a site's own folder of bundles.
+
+        Raises:
+            BundleError: it is not installed, or lacks an overlay or a setting.
+        """
+        return Bundle(self.study.bundle, self.overlays(role), self.overrides(role), site_bundles)
 
     @property
     def server_app(self) -> str:
@@ -222,13 +205,18 @@ class Job(JobArguments):
         """The job's name."""
         return self.study.name
 
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """Plain values of the study for a run's record: those that are not the default."""
+        return self.study.model_dump(mode="json", exclude_defaults=True)
+
     @cached_property
     def digest(self) -> str:
         """Hash of the study's text, equal at server and sites."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    def client(self, site: str) -> dict[str, Any]:
-        """A site's plain arguments.
+    def role(self, site: str) -> str:
+        """The role that the study gives a site.
 
         Raises:
             JobError: the study has no such site.
@@ -239,7 +227,7 @@ class Job(JobArguments):
                 f"{self.source} has no site '{site}'; it has {known}. Name yours with --site, or ask the study lead to "
                 "add it"
             )
-        return self.of_role(self.study.sites[site])
+        return self.study.sites[site]
 
 
 def contradictions(study: Study) -> Found:
@@ -349,3 +337,69 @@ def _of_length(study: Study) -> Found:
         yield "min_rounds", f"'min_rounds' is {study.min_rounds}; it must lie in 0…{rounds}"
     if study.min_rounds and study.patience is None:
         yield "min_rounds", "'min_rounds' is for a run that may end early; give 'patience' too, or leave it out"
+
+
+class RolePolicies:
+    """The sharing policies of a job's roles, before and after the warm start, for one network.
+
+    In the warm start ``warm_start.sharing`` applies, if the study says it: with ``full`` the layers that become private
+    later are trained together first, so that sites without labels start from a trained model.
+
+    Args:
+        job: the job.
+        names: the network's tensors.
+        groups: its sharing groups, from the bundle.
+    """
+
+    def __init__(self, job: Job, names: Collection[str], groups: Mapping[str, Sequence[str]]) -> None:
+        self.job, self.names, self.groups = job, names if isinstance(names, Mapping) else list(names), groups
+        self._policies: dict[tuple[str, bool], SharingPolicy] = {}
+
+    def check(self) -> None:
+        """Ask for the policy of every role that the job has.
+
+        Raises:
+            SharingError: as :meth:`SharingPolicy.from_groups`.
+        """
+        for role in set(self.job.study.sites.values()):
+            self.of(role, 0)
+            self.of(role, self.job.study.rounds)
+
+    def _warm(self, round: int) -> bool:
+        return max(round, 0) < self.job.study.warm_start.rounds  # -1 is the starting model
+
+    def _group(self, role: str, warm: bool) -> str:
+        return (self.job.study.warm_start.sharing if warm else None) or self.job.group(role)
+
+    def of(self, role: str, round: int) -> SharingPolicy:
+        """The policy of a role in a round, counted from 0."""
+        key = role, self._warm(round)
+        if key not in self._policies:
+            kept, sends = self.job.buffers(role), self.job.method.role(role).sends
+            self._policies[key] = SharingPolicy.from_groups(self.names, self._group(*key), self.groups, kept, sends)
+        return self._policies[key]
+
+    def borrowed(self, role: str, round: int, trained: bool) -> list[str]:
+        """Private names that a site of this role must borrow to be scored.
+
+        One that ``trained`` uses its own BatchNorm statistics of shared layers, which ``buffers: local`` keeps private.
+        """
+        layers = Patterns(self.groups.get(self._group(role, self._warm(round)), []))
+        return layers.select(self.names) if trained else self.of(role, round).private(self.names)
+
+    def lent_statistics(self, role: str, round: int) -> list[str]:
+        """BatchNorm statistics that a role keeps to itself and labelled sites share: what a site begins with, and is
+        scored with as long as it has none of its own.
+        """
+        shared = set(filter(is_batch_norm_buffer, self.of("supervised", round).sent(self.names)))
+        return [name for name in self.of(role, round).private(self.names) if name in shared]
+
+    def scorable(self, role: str, round: int) -> bool:
+        """Whether a site of this role holds every tensor it needs to be scored.
+
+        A site without labels never trains a private decoder against truth, and a site that never trains has no
+        private tensors at all; private BatchNorm statistics alone are no obstacle for a site that trains.
+        """
+        private = self.of(role, round).private(self.names)
+        only_buffers = all(is_batch_norm_buffer(name) for name in private)
+        return not private or role == "supervised" or (role == "unsupervised" and only_buffers)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedmed.errors import JobError
-from fedmed.jobs.plan import ROLES, TRAINING_ROLES
+from fedmed.methods.declarations import ROLES, TRAINING_ROLES
 
 PLAIN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$"
 

@@ -1,4 +1,4 @@
-"""The server's rule as class path and arguments, from the flat arguments of a job's aggregator."""
+"""The server's rule as class path and arguments, from what method and study say of it."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -8,14 +8,13 @@ from fedmed.aggregation.rule import ServerRule
 from fedmed.class_paths import build
 from fedmed.errors import JobError
 from fedmed.methods.method import MEAN
-from fedmed.methods.private_group import at_server
 
 RULE_ROOMS = ("fedmed.aggregation", "fedmed.systems")
 MIDDLE = "fedmed.aggregation.robust.MiddleMean"
 WEIGHTINGS = {
-    "iterations": "fedmed.aggregation.weighting.IterationWeighting",
-    "samples": "fedmed.aggregation.weighting.SampleWeighting",
-    "uniform": "fedmed.aggregation.weighting.UniformWeighting",
+    "iterations": "fedmed.aggregation.weighted_mean.IterationWeighting",
+    "samples": "fedmed.aggregation.weighted_mean.SampleWeighting",
+    "uniform": "fedmed.aggregation.weighted_mean.UniformWeighting",
     "reported": "fedmed.aggregation.reported.ReportedWeighting",
 }
 OPTIMIZERS = "fedmed.aggregation.server_optimizers"
@@ -25,34 +24,36 @@ STEPS = {
     "adamw": f"{OPTIMIZERS}.ServerAdamW",
     "yogi": f"{OPTIMIZERS}.ServerYogi",
 }
-BESIDE = ("sharing", "sends", "warm_start_sharing", "max_norm")  # said beside the rule, and not of it
-FLAT = ("normalise", "user_weights", "clip_norm", "weighting", "trim")
 
 
-def rule_spec(aggregator: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``{path, args}`` of the rule that the plain arguments of a job's aggregator ask for.
+def rule_spec(
+    rule: Mapping[str, Any], said: Mapping[str, Any] | None = None, buffers: str | None = None, step: Any = None
+) -> dict[str, Any]:
+    """Return ``{path, args}`` of the server's rule, whose parts are ``{path, args}`` too.
 
-    Either they name it, ``rule: {path, args}``, or it is a :class:`WeightedMean` with the arguments ``normalise``,
-    ``user_weights``, ``buffers``, ``clip_norm``, ``rule`` (``mean``, ``median`` or ``trimmed_mean``, with ``trim``) and
-    ``weighting``: one of the names in ``WEIGHTINGS``, or a mapping ``{by: …}`` of such a name or the class path of
-    another weighting, whose other keys are arguments of the weighting. In either case ``step`` says what acts after the
-    mean, in the same form: one of the names in ``STEPS``, or ``{by: …}``.
+    Args:
+        rule: ``path`` and ``args``. Those of a :class:`WeightedMean` may be written short: ``rule`` is ``mean``,
+            ``median`` or ``trimmed_mean``, with ``trim``; ``weighting`` one of the names in ``WEIGHTINGS``, or
+            ``{by: …}`` with such a name or the class path of another weighting, and its arguments.
+        said: the study's ``normalise``, ``user_weights`` and ``clip_norm``, where it says them.
+        buffers: how the server takes BatchNorm statistics; None = as the mean does by itself.
+        step: what acts after the mean: one of the names in ``STEPS``, or ``{by: …}``.
 
     Raises:
         JobError: arguments that contradict each other.
     """
-    given = {key: value for key, value in aggregator.items() if key not in BESIDE}
-    rule, trim, step = given.pop("rule", "mean"), given.pop("trim", None), given.pop("step", None)
-    if isinstance(rule, Mapping):
-        if twice := [key for key in FLAT if key in aggregator]:
-            raise JobError(f"'{twice[0]}' belongs to the arguments of the rule that 'rule' names, not beside it")
-        return _with_step(rule, step)
-    given |= {"buffers": at_server(given["buffers"])} if "buffers" in given else {}
+    given, said = dict(rule.get("args") or {}), said or {}
+    if rule.get("path") != MEAN:
+        if said:
+            raise JobError(f"'{min(said)}' belongs to the arguments of the rule that 'rule' names, not beside it")
+        return _with_step({**rule, "args": given}, step)
+    given = {**({} if buffers is None else {"buffers": buffers}), **said, **given}
+    kind, trim, step = given.pop("rule", "mean"), given.pop("trim", None), given.pop("step", step)
     args = {**given, "weighting": _named("weighting", given.get("weighting", "iterations"), WEIGHTINGS)}
-    if not isinstance(rule, str) or rule not in RULES:
-        raise JobError(f"rule {rule!r} is unknown; use {', '.join(RULES)}, or name a class: {{path: …, args: {{…}}}}")
-    if rule != "mean":
-        args["middle"] = {"path": MIDDLE, "args": {"rule": rule, "trim": trim}}
+    if not isinstance(kind, str) or kind not in RULES:
+        raise JobError(f"rule {kind!r} is unknown; use {', '.join(RULES)}, or name a class: {{path: …, args: {{…}}}}")
+    if kind != "mean":
+        args["middle"] = {"path": MIDDLE, "args": {"rule": kind, "trim": trim}}
     elif trim is not None:
         raise JobError("'trim' is for rule 'trimmed_mean'; the rule is 'mean', which drops nothing")
     return _with_step({"path": MEAN, "args": args}, step)

@@ -9,7 +9,9 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 from fedmed import site_names
 from fedmed.data.structure import Structure, check_name
 from fedmed.jobs.job_meta import PLAIN
-from fedmed.methods.find_method import adaptations, algorithms, as_named_now
+from fedmed.methods.declarations import TRAINING_ROLES
+from fedmed.methods.find_method import adaptations, algorithms, method_spec
+from fedmed.methods.method import ALL_SITES
 from fedmed.settings.yaml_model import InWords, YamlModel
 
 MOST_ROUNDS = 100_000
@@ -72,10 +74,6 @@ class Chosen(YamlModel):
 
     name: Text = Field(description=f"{', '.join((*algorithms(), *adaptations()))}, or a class path")
     args: Args = Field(default={}, description="plain arguments, such as {mu: 0.01}")
-
-
-def _chosen(one: str | Chosen) -> dict[str, Any]:
-    return (Chosen(name=one) if isinstance(one, str) else one).model_dump()
 
 
 Algorithm = Annotated[
@@ -262,6 +260,11 @@ class Study(YamlModel):
             raise ValueError(f"write a list: classes: [{names}], or on a command line --set 'classes=[{names}]'")
         return value
 
+    @field_validator("sites")
+    @classmethod
+    def _sorted(cls, value: dict[str, Role]) -> dict[str, Role]:
+        return dict(sorted(value.items()))
+
     @field_validator("adaptation", mode="before")
     @classmethod
     def _one_or_none(cls, value: Any) -> Any:
@@ -277,12 +280,7 @@ class Study(YamlModel):
     @property
     def method_spec(self) -> dict[str, Any]:
         """Method, adaptations and algorithm, for :func:`fedmed.methods.find_method.load_method`."""
-        spec = self.method.model_dump()
-        if self.adaptation:
-            spec["adaptation"] = [_chosen(one) for one in self.adaptation]
-        if self.algorithm is not None:
-            spec["algorithm"] = _chosen(self.algorithm)
-        return as_named_now(spec)
+        return method_spec(self.model_dump(include={"method", "adaptation", "algorithm"}))
 
     @property
     def adapts(self) -> bool:
@@ -297,6 +295,26 @@ class Study(YamlModel):
     def of_role(self, *roles: str) -> list[str]:
         """Sites with one of these roles, sorted."""
         return sorted(site for site, role in self.sites.items() if role in roles)
+
+    @property
+    def lenders(self) -> list[str]:
+        """Sites that are asked to release their private layers, sorted."""
+        if self.release_from == ALL_SITES:
+            return self.of_role("supervised")
+        return [] if self.release_from is None else [self.release_from]
+
+    def participants(self, round: int) -> list[str]:
+        """Sites that train in a round, counted from 0."""
+        return self.of_role("supervised") if round < self.warm_start.rounds else self.of_role(*TRAINING_ROLES)
+
+    def needed(self, round: int) -> int:
+        """Accepted updates without which a round fails."""
+        present = len(self.participants(round))
+        return present if self.min_clients is None else min(self.min_clients, present)
+
+    def validates(self, round: int) -> bool:
+        """Whether labelled sites score the model that they receive in a round."""
+        return self.select != "last" and round % self.validate_every == 0
 
     def group(self, role: str) -> str:
         """Sharing group of a role; sites that are only scored have that of the labelled ones."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmed.bundles.score import Score
-from fedmed.data.entry_forms import ImageAlone, ImageWithClass, is_word
+from fedmed.data.datalist import ImageAlone, ImageWithClass, is_word
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.label_server import SCORES
 from fedmed.kinds.model_card import CardWords

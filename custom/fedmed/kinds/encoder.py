@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedmed.bundles.score import Score
-from fedmed.data.entry_forms import ImageAlone
+from fedmed.data.datalist import ImageAlone
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.model_card import CardWords
 

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from fedmed.class_paths import classes_below, import_named
-from fedmed.data.entry_forms import UNLABELED
+from fedmed.data.datalist import UNLABELED
 from fedmed.errors import BundleError
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.segmentation_3d import Segmentation3D

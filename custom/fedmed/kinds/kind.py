@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fedmed.bundles.score import Score
-from fedmed.data.entry_forms import ImageAlone
+from fedmed.data.datalist import ImageAlone
 from fedmed.errors import BundleError
 from fedmed.kinds.label_server import Proposal
 from fedmed.kinds.model_card import CardWords

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmed.bundles.score import DICE, Score
-from fedmed.data.entry_forms import ImageAlone, Video
+from fedmed.data.datalist import ImageAlone, Video
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.label_server import MASKS
 from fedmed.kinds.model_card import CardWords

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedmed.bundles.score import DICE, HD95
-from fedmed.data.entry_forms import ImageAlone, ImageWithMask
+from fedmed.data.datalist import ImageAlone, ImageWithMask
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.label_server import MASKS
 from fedmed.kinds.model_card import CardWords

@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedmed.data.datalist import HELD_OUT, load_datalist
-from fedmed.data.entry_forms import UNLABELED, ImageAlone
+from fedmed.data.datalist import HELD_OUT, UNLABELED, ImageAlone, load_datalist
 from fedmed.errors import DataError
 from fedmed.labelling.study_images import CORRECTED, LISTS
 from fedmed.settings.site import SiteConfig

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fedmed.data.datalist import list_entries, read_datalist
-from fedmed.data.entry_forms import UNLABELED, ImageWithMask, Video
+from fedmed.data.datalist import UNLABELED, ImageWithMask, Video, list_entries, read_datalist
 from fedmed.data.video.folder_source import FrameFolder
 from fedmed.data.video.frame_masks import picture
 from fedmed.errors import DataError

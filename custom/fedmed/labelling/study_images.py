@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import list_entries, load_datalist, read_datalist
-from fedmed.data.entry_forms import UNLABELED, Video, listed_file
+from fedmed.data.datalist import UNLABELED, Video, list_entries, listed_file, load_datalist, read_datalist
 from fedmed.errors import DataError
 from fedmed.kinds.find_kind import kind_by_look
 from fedmed.settings.site import SiteConfig

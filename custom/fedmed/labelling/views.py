@@ -11,8 +11,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from fedmed.data.augment.base import Augment, weak_view
-from fedmed.data.augment.build import build_augment
+from fedmed.data.augment.patches import Augment, build_augment, weak_view
 from fedmed.errors import FedMedError
 from fedmed.yaml_limits import load_limited
 

@@ -11,7 +11,7 @@ from fedmed.methods.declarations import BesideModel
 from fedmed.methods.method import MEAN
 from fedmed.training.corrections.correction import Correction
 
-UNIFORM = "fedmed.aggregation.weighting.UniformWeighting"
+UNIFORM = "fedmed.aggregation.weighted_mean.UniformWeighting"
 # Keys of a study, and arguments of its rule, that make another mean than that in which all sites count the same.
 NOT_PLAIN = ("user_weights", "normalise", "clip_norm")
 NOT_PLAIN_RULE = ("weighting", "rule", "trim", *NOT_PLAIN)

@@ -1,7 +1,10 @@
 """What a method says of itself: roles, values beside the model, scalars."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+TRAINING_ROLES = ("supervised", "unsupervised")
+ROLES = (*TRAINING_ROLES, "evaluate")
 ONCE, EACH_ROUND, FROM_A_ROUND = "once", "each round", "from a round on"
 WITH_UPDATE, BEFORE_TRAINING = "train", "metadata"  # the task with whose answer a value leaves
 
@@ -62,6 +65,48 @@ class BesideModel:
     entries: bool = False
     sent_by: str = ""
     given_to: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """Values that sites answer to a ``metadata`` task, before they train with those of the other sites.
+
+    Attributes:
+        names: of the values; none: nothing is exchanged.
+        first_round: in which this begins, counted from 0.
+        once: in that round alone, and what sites said stays.
+        entries: whether the values are tables.
+        sent_by: role whose sites answer; empty: all that train.
+        given_to: roles whose sites get the values of others.
+    """
+
+    names: tuple[str, ...] = ()
+    first_round: int = 0
+    once: bool = False
+    entries: bool = False
+    sent_by: str = ""
+    given_to: tuple[str, ...] = TRAINING_ROLES
+
+    @classmethod
+    def of(cls, values: Sequence[BesideModel]) -> "Exchanged":
+        """What a method says of those of its values that leave before training."""
+        if not (told := [value for value in values if value.task == BEFORE_TRAINING]):
+            return cls()
+        first, names = told[0], tuple(value.name for value in told)
+        given = first.given_to or TRAINING_ROLES
+        return cls(names, first.round, first.when == ONCE, first.entries, first.sent_by, given)
+
+    def in_round(self, round: int) -> bool:
+        """Whether sites answer such a task before they train in this round."""
+        return bool(self.names) and (round == self.first_round if self.once else round >= self.first_round)
+
+    def sends(self, role: str) -> bool:
+        """Whether sites of a role answer it."""
+        return bool(self.names) and (self.sent_by or role) == role in TRAINING_ROLES
+
+    def receives(self, role: str) -> bool:
+        """Whether sites of a role get what others answer."""
+        return bool(self.names) and role in self.given_to
 
 
 @dataclass(frozen=True)

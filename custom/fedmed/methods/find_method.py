@@ -58,6 +58,35 @@ def as_named_now(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, "adaptation": [*rest.get("adaptation", ()), made]}
 
 
+def method_spec(study: Mapping[str, Any]) -> dict[str, Any]:
+    """What :func:`load_method` takes, of the plain values of a study; ``{}`` where they name no method."""
+    if not (spec := dict(study.get("method") or {})):
+        return {}
+    if adaptations := [_chosen(one) for one in study.get("adaptation") or ()]:
+        spec["adaptation"] = adaptations
+    if algorithm := study.get("algorithm"):
+        spec["algorithm"] = _chosen(algorithm)
+    return as_named_now(spec)
+
+
+def _chosen(one: Any) -> dict[str, Any]:
+    return {"name": one, "args": {}} if isinstance(one, str) else dict(one)
+
+
+def study_of_run(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values of the study in a ``run.json``, those that are not the default; of one that is not recorded none."""
+    config = facts.get("config") or {}
+    if "study" in config or "controller" not in config:
+        return dict(config.get("study") or {})
+    said = {**(config.get("aggregator") or {}), **config["controller"]}  # as FedMed 0.1 wrote it
+    spec, warm = dict(said.pop("method", None) or {}), {"rounds": said.pop("warm_start_rounds", 0)}
+    warm |= {"sharing": said.pop("warm_start_sharing")} if "warm_start_sharing" in said else {}
+    said |= {"name": said.pop("job", ""), "warm_start": warm if warm["rounds"] else None}
+    said |= {"method": {key: spec[key] for key in ("path", "args") if key in spec}} if spec else {}
+    said |= {key: spec[key] for key in ("algorithm", "adaptation") if key in spec}
+    return {key: value for key, value in said.items() if value is not None and key not in ("exchange", "fresh")}
+
+
 def is_adaptation(algorithm: Any) -> bool:
     """Whether what a study calls its algorithm, a name or ``name`` and ``args``, is an adaptation now."""
     name = algorithm.get("name") if isinstance(algorithm, Mapping) else algorithm
@@ -129,9 +158,8 @@ def method_of_run(facts: Mapping[str, Any], allowed: Collection[str] = ()) -> Me
     Raises:
         JobError: as :func:`load_method`.
     """
-    controller = (facts.get("config") or {}).get("controller") or {}
-    spec = controller.get("method")
-    return Method() if spec is None else load_method(spec, allowed)
+    spec = method_spec(study_of_run(facts))
+    return load_method(spec, allowed) if spec else Method()
 
 
 def installed() -> dict[str, type[Method]]:

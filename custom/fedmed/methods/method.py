@@ -1,12 +1,13 @@
-"""What every method has: a base with the plainest answers."""
+"""What a method is, and what of a model it lets stay at a site: private layers, statistics of normalisation."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from torch import nn
 
-from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, WITH_UPDATE, BesideModel, Role, Scalar
+from fedmed.aggregation.sharing import FULL
+from fedmed.methods.declarations import EVALUATED, SUPERVISED, WITH_UPDATE, BesideModel, Exchanged, Role, Scalar
 from fedmed.methods.guard import Guard
 from fedmed.training.corrections.correction import Correction
 
@@ -128,17 +129,9 @@ class Method:
         """What sites of a role do; an empty role for one that the method does not have."""
         return self.roles().get(name, Role("takes part", ""))
 
-    def exchange(self) -> dict[str, Any] | None:
-        """What sites send of their images before they train, as :attr:`fedmed.jobs.plan.Plan.exchange` has it."""
-        values = [value for value in self.values() if value.task == BEFORE_TRAINING]
-        if not values:
-            return None
-        first, names = values[0], [value.name for value in values]
-        when = {"rounds": [first.round]} if first.when == ONCE else {"from_round": first.round}
-        entries = {"entries": True} if first.entries else {}
-        roles = {"sent_by": first.sent_by} if first.sent_by else {}
-        given = {"given_to": list(first.given_to)} if first.given_to else {}
-        return {**when, "names": names, **entries, **roles, **given}
+    def exchange(self) -> Exchanged:
+        """What sites send of their images before they train."""
+        return Exchanged.of(self.values())
 
     def with_update(self, needed: bool = False) -> list[str]:
         """Names of the values that come with an update; with ``needed`` those alone that the server works with."""
@@ -159,3 +152,47 @@ class Method:
 
 def _or(names: Mapping[str, Any]) -> str:
     return " or ".join(f"'{name}'" for name in names)
+
+
+ALL_SITES = "all"  # in place of one site: the mean of what all labelled sites release
+Buffers = str | Mapping[Any, str]  # one of the policies, or role -> policy
+
+
+def private_roles(group: str, overlays: tuple[str, ...] = ()) -> dict[str, Role]:
+    """Sites with labels, which train with these overlays, and those that are only scored; ``full``: all is shared."""
+    stays = None if group == FULL else group
+    labelled = replace(SUPERVISED, least=1, overlays=overlays, receives=stays)
+    return {"supervised": labelled, "evaluate": replace(EVALUATED, receives=stays)}
+
+
+def said_elsewhere(said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Keys of a study that say what stays at the sites beside the method, as :meth:`Method.contradictions`."""
+    for key, name in (("sharing", "sharing"), ("warm_start", "warm_start.sharing")):
+        if "sharing" in (said if key == "sharing" else said.get(key, {})):
+            yield key, f"'{name}': what stays at the sites is said as 'method.args.group'; leave it out"
+
+
+def what_stays(group: str) -> tuple[str, ...]:
+    """For a site that wants to know, in sentences."""
+    if group == FULL:
+        return ()
+    return (f"The layers of the sharing group '{group}' never leave the site, unless it allows their release itself.",)
+
+
+def lent_by(owner: str) -> str:
+    """Whose private layers scored a site that has none of its own, after ``scored``."""
+    return "with the mean of the sites' private layers" if owner == ALL_SITES else f"with {owner}'s decoder"
+
+
+def of_role(buffers: Buffers, role: str) -> str:
+    """The policy of a role; ``average`` where none is said. Sites that are only scored have that of labelled ones."""
+    if isinstance(buffers, str):
+        return buffers
+    return buffers.get(role, buffers.get("supervised", "average") if role == "evaluate" else "average")
+
+
+def at_server(buffers: Buffers) -> str:
+    """How the server takes the statistics that it is sent: ``average``, ``pooled``, or ``local`` where nobody sends."""
+    found = {of_role(buffers, role) for role in ("supervised", "unsupervised")}
+    known = (policy for policy in ("pooled", "average", "local") if policy in found)
+    return next(known, min(found))  # the rule refuses what is no policy

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fedmed.aggregation.buffers import is_batch_norm_buffer
-from fedmed.bundles.network import plain_metrics
+from fedmed.aggregation.sharing import is_batch_norm_buffer
+from fedmed.bundles.bundle_parser import plain_metrics
 from fedmed.errors import PrivacyError
 from fedmed.settings.site import SiteConfig
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedmed.jobs.job_folder import read_job
-from fedmed.jobs.plan import PROGRESS_LINES, Plan
+from fedmed.jobs.study import Study
 from fedmed.methods.declarations import FROM_A_ROUND
-from fedmed.methods.method import Method
-from fedmed.methods.private_group import ALL_SITES
+from fedmed.methods.method import ALL_SITES, Method
 from fedmed.privacy.account import PrivacyAccount
+from fedmed.privacy.live_scalars import PROGRESS_LINES
 from fedmed.privacy.payload import describe
 from fedmed.privacy.sendings import Sending, SiteAnswers
 from fedmed.reports.ledger_page import weak
@@ -247,20 +247,20 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
     sent = {name for sending in training for name in sending.tensors}
     private = describe({name: tensor for name, tensor in answers.tensors.items() if name not in sent})
     wanted = job.method.with_update(needed=True) if training else []
-    wanted += job.plan.exchange["names"] if job.plan.exchange and before else []
+    wanted += job.exchange.names if before else ()
     sendings = [*before, *training, *answers.closing()]
     given = (job.name, answers.role, job.method, site, sendings, private, asked, epsilon, wanted)
     tells = answers.tells if any(one.task == "evaluate" and one.scalars for one in sendings) else ""
     releases = any(one.task == "release" and not one.refused for one in sendings)
-    return Forecast(*given, tells, _released(job.plan, site) if releases else "")
+    return Forecast(*given, tells, _released(job.study, site) if releases else "")
 
 
-def _released(plan: Plan, site: SiteConfig) -> str:
+def _released(study: Study, site: SiteConfig) -> str:
     """What becomes of the private layers."""
-    if plan.release_from != ALL_SITES:
+    if study.release_from != ALL_SITES:
         return "The private layers go to the server after training, and on to sites without any until these are scored."
     text = "The private layers go to the server after training, and the mean of all sites' to sites without any"
-    if not plan.release_keep:
+    if not study.release_keep:
         return f"{text} until these are scored."
     kept = "allows that" if site.allow_kept_release else "does not allow that ('allow_kept_release'): it is not kept"
     return f"{text}. The job would keep the mean for the model of a site that never trained; this site {kept}."

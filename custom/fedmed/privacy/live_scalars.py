@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection
 
 from fedmed.bundles.score import Score
-from fedmed.jobs.plan import PROGRESS_LINES
 from fedmed.methods.declarations import LOSS, USED_LABELS
 from fedmed.methods.method import Method
 from fedmed.privacy.allow_lists import VALIDATION
@@ -16,6 +15,7 @@ log = logging.getLogger("fedmed.site")
 TRAIN = "train"
 # Parts of the loss that FedMed's trainers report beside it, whatever the method.
 PARTS = (LOSS.name, USED_LABELS, "train_unlabelled_loss", "train_ramp_up", "train_supervised", "train_penalty")
+PROGRESS_LINES = 20  # of a site in a round; more would cost more than they tell
 MOST = 2 * PROGRESS_LINES  # of one name in one task: a round of 39 steps has as many lines as steps
 
 

@@ -5,13 +5,11 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from fedmed.aggregation.sharing import tensor_bytes
-from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.network import initial_network, named_tensors
+from fedmed.bundles.bundle_parser import initial_network, named_tensors
 from fedmed.errors import PrivacyError
-from fedmed.jobs.job import Job
-from fedmed.jobs.plan import TRAINING_ROLES
-from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.jobs.job import Job, RolePolicies
 from fedmed.kinds.find_kind import kind_of
+from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.privacy.allow_lists import Allowed
 from fedmed.privacy.payload import describe
 from fedmed.settings.site import SiteConfig
@@ -61,28 +59,28 @@ class SiteAnswers:
     """
 
     def __init__(self, job: Job, site: SiteConfig) -> None:
-        args = job.client(site.site)
-        bundle = Bundle(args["bundle"], args["overlays"], args["overrides"], site.bundles)
-        network = initial_network(bundle.parser_without_site(device="cpu"), args["seed"])
-        self.site, self.plan, self.role, self.allowed = site, job.plan, str(args["role"]), Allowed(site)
+        self.role = job.role(site.site)
+        bundle = job.bundle(self.role, site.bundles)
+        network = initial_network(bundle.parser_without_site(device="cpu"), job.study.seed)
+        self.site, self.study, self.exchange, self.allowed = site, job.study, job.exchange, Allowed(site)
         self.tensors, self.score, self.with_update = named_tensors(network), bundle.score, job.method.with_update()
         kind = kind_of(bundle)
         scores = (bundle.score, *kind.beside(bundle.score))
         also = kind.numbers([one.name for one in bundle.classes])
         self.tells = kind.tells
         self.tested = [*(metric for score in scores for metric in score.tested), *also, "n_cases"]
-        self.policies = RolePolicies(self.tensors, bundle.groups(network), job.plan, job.aggregator)
-        self.rounds = [round for round in range(job.plan.rounds) if site.site in job.plan.participants(round)]
+        self.policies = RolePolicies(job, self.tensors, bundle.groups(network))
+        self.rounds = [round for round in range(job.study.rounds) if site.site in job.study.participants(round)]
 
     def before_training(self) -> Iterator[Sending]:
         """Values for the other sites, of a size that only the bundle's method knows."""
-        rounds = [round for round in self.rounds if self.plan.exchanges(round)]
-        if self.plan.exchange and rounds and self.plan.tells(self.role):
-            yield self._in_rounds("metadata", rounds, [], [], self.plan.exchange["names"])
+        rounds = [round for round in self.rounds if self.exchange.in_round(round)]
+        if rounds and self.exchange.sends(self.role):
+            yield self._in_rounds("metadata", rounds, [], [], self.exchange.names)
 
     def training(self) -> Iterator[Sending]:
         """Updates: one entry for every run of rounds that send the same."""
-        validates = self.plan.select == "best" and self.role == "supervised"
+        validates = self.study.select == "best" and self.role == "supervised"
         noised = self.site.privacy.noise_multiplier is not None
         scalars = [*TRAINED, *([self.score.validation] if validates else [])]
         scalars += self.allowed.protection(0.0 if noised else None)
@@ -91,19 +89,19 @@ class SiteAnswers:
 
     def closing(self) -> Iterator[Sending]:
         """Scores, and private layers that are released for the tests."""
-        plan, trained = self.plan, 1 + self.plan.evaluate_last  # models with layers of its own that can be released
-        if self.role == "supervised" and plan.select == "best":
+        study, trained = self.study, 1 + self.study.evaluate_last  # models with layers of its own that can be released
+        if self.role == "supervised" and study.select == "best":
             yield self._sending("validate", 1, [], [self.score.validation])
-        if not plan.evaluate:
+        if not study.evaluate:
             return
-        if self.role in TRAINING_ROLES and self.site.site in plan.lenders:
-            private = self.policies.of(self.role, plan.rounds - 1).private(self.tensors)
+        if self.role in TRAINING_ROLES and self.site.site in study.lenders:
+            private = self.policies.of(self.role, study.rounds - 1).private(self.tensors)
             asked = self._sending("release", trained, private, [])
             yield asked if self.site.allow_release else replace(asked, refused="'allow_release' is not true")
-        choosing = plan.of_role("supervised") if plan.select == "best" else []
+        choosing = study.of_role("supervised") if study.select == "best" else []
         own = self.site.site in choosing and len(choosing) > 1  # its own best model is tested too
         scalars = [*self.tested, *(["model_round"] if own else [])]
-        yield self._sending("evaluate", trained + plan.evaluate_first + own, [], scalars)
+        yield self._sending("evaluate", trained + study.evaluate_first + own, [], scalars)
 
     def _in_rounds(
         self, task: str, rounds: list[int], names: Collection[str], scalars: list[str], extras: Sequence[str]

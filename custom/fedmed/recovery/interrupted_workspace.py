@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fedmed.errors import StateError
-from fedmed.recovery.server_state import RESULT, STATE
+from fedmed.recovery.checkpoint import RESULT, Checkpoints
 
 RUN = "simulate_job"  # the simulator's only job, and the in-process loop's
 FACTS = "run.json"  # is written once an interrupted run was taken over, if there was one
@@ -62,9 +62,9 @@ def _unfinished(workspace: Path, backups: Iterable[Path]) -> Path | None:
     here = records(workspace)
     if (here / RESULT).is_file():
         raise StateError(f"the run in {workspace} is finished; there is nothing to resume")
-    if (here / STATE).is_file():
+    if Checkpoints(here).there():
         return here
-    found = [] if (here / FACTS).is_file() else [path for path in backups if (path / STATE).is_file()]
+    found = [] if (here / FACTS).is_file() else [path for path in backups if Checkpoints(path).there()]
     return found[-1] if found else None
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from fedmed.aggregation.sharing import Patterns
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle_parser import initial_network, named_tensors
 from fedmed.bundles.contract import Use
-from fedmed.bundles.network import initial_network, named_tensors
-from fedmed.data.structure import Structure, described
+from fedmed.data.structure import described
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import JobError, SharingError
 from fedmed.files import folders_of
+from fedmed.jobs.job import Job
 from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.privacy.payload import kind
 
@@ -32,17 +32,11 @@ class ModelStore:
     """Builds the starting model from the bundle and keeps the global models of a run.
 
     Args:
+        job: its bundle, seed and classes, and what its study names to start from: ``checkpoint``, a state dict or a
+            run's global model of which ``checkpoint_tensors`` are taken, all of it by default, or ``encoder``, which
+            fills the network's encoder as the bundle's ``encoder`` in ``configs/federation.yaml`` says. Only the server
+            needs these files; a job cannot name other folders.
         folder: where ``FL_global_model.pt`` and ``best_FL_global_model.pt`` are written.
-        bundle, overlays, overrides: name of the bundle, and what defines the network beside it.
-        seed: of the initial weights.
-        checkpoint: name of a file in ``$FEDMED_HOME/models`` or the bundle's ``models/`` to start from (a bare state
-            dict, or a run's global model); None = initial weights. Only the server needs the file. A job cannot name
-            other folders.
-        encoder: name of a file in ``$FEDMED_HOME/models`` that fills the network's encoder, as the bundle's ``encoder``
-            in ``configs/federation.yaml`` says; the rest keeps its initial weights. Only the server needs it.
-        checkpoint_tensors: regular expressions, found anywhere in a tensor's name, of what is taken from it, all of it;
-            the rest keeps its initial weights. None = everything.
-        classes: what the study says of the classes that ``overrides`` name: label, colour, codes, unit.
 
     Attributes:
         classes: what the bundle's models look for.
@@ -53,26 +47,16 @@ class ModelStore:
         JobError: the checkpoint is not a plain file name, there is no such file, or a wrong regular expression.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        bundle: str,
-        overlays: list[str] | None = None,
-        overrides: Mapping[str, Any] | None = None,
-        seed: int = 0,
-        checkpoint: str | None = None,
-        checkpoint_tensors: Sequence[str] | None = None,
-        encoder: str | None = None,
-        classes: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        self.folder, self.seed = Path(folder), seed
-        self.bundle = Bundle(bundle, overlays or (), overrides)
+    def __init__(self, job: Job, folder: Path) -> None:
+        study = job.study
+        self.folder, self.seed = Path(folder), study.seed
+        self.bundle = job.bundle(job.model_role)
         kind = check_bundle(self.bundle, Use())
-        said, own = [Structure(**one) for one in classes], self.bundle.classes
+        said, own = study.structures, self.bundle.classes
         self.classes = described([one.name for one in own], said, own)
         self.classes_learnt = self.classes if kind.labelled or said else []
-        self.checkpoint, self.encoder = self._find("checkpoint", checkpoint) if checkpoint else None, encoder
-        self._patterns = None if checkpoint_tensors is None else list(checkpoint_tensors)
+        self.checkpoint = self._find("checkpoint", study.checkpoint) if study.checkpoint else None
+        self.encoder, self._patterns = study.encoder, study.checkpoint_tensors or None
         try:
             self._chosen = Patterns((".*",) if self._patterns is None else self._patterns)
         except SharingError as error:
@@ -87,18 +71,6 @@ class ModelStore:
                 return folder / name
         looked = " or ".join(map(str, folders))
         raise JobError(f"{what} '{name}' is not in {looked}; put it there, at the server{content}")
-
-    @classmethod
-    def from_args(cls, args: Mapping[str, Any], folder: Path) -> "ModelStore":
-        """Build a store from the plain arguments of a job's persistor.
-
-        Raises:
-            JobError: an argument that no store knows.
-        """
-        try:
-            return cls(folder, **args)
-        except TypeError as error:
-            raise JobError(f"the persistor's arguments in the job are wrong: {error}") from error
 
     @cached_property
     def _start(self) -> tuple[nn.Module, list[str]]:

@@ -10,11 +10,9 @@ from pathlib import Path
 from fedmed.errors import JobError, StateError
 from fedmed.jobs.job_folder import PLACE, read_job
 from fedmed.jobs.job_meta import check_plain
+from fedmed.recovery.checkpoint import CARRIED, CHECKPOINTS, RESULT, Checkpoints, config_of
 from fedmed.recovery.interrupted_workspace import RUN
 from fedmed.recovery.model_store import ModelStore
-from fedmed.recovery.same_run import CARRIED, check_same, config_of
-from fedmed.recovery.saved_state import SavedState
-from fedmed.recovery.server_state import MODELS, RESULT, ROUNDS, RULE, STATE, ServerState
 from fedmed.settings.server import load_server
 
 # A downloaded result, a server's run folder, the folder of the records itself.
@@ -30,7 +28,7 @@ class Interrupted:
     """
 
     id: str
-    state: ServerState | None = None
+    state: Checkpoints | None = None
     job: Path | None = None
     sites: Mapping[str, Path] = field(default_factory=dict)
 
@@ -73,9 +71,9 @@ def find_interrupted(run: Path | str, job: Path | None = None) -> Interrupted:
         for place in PLACES:
             if (root / place / RESULT).is_file():
                 raise StateError(f"the run at {folder} is finished; there is nothing to resume")
-            if (root / place / STATE).is_file():
-                return Interrupted(_id(root), ServerState(root / place), job or _job(root))
-    looked = ", ".join(f"{place}/{STATE}" for place in PLACES[:2])
+            if (found := Checkpoints(root / place)).there():
+                return Interrupted(_id(root), found, job or _job(root))
+    looked = ", ".join(f"{place}/{CHECKPOINTS}" for place in PLACES[:2])
     raise StateError(
         f"{folder} holds no state of a run. Looked for {looked}; give the job's downloaded result or the server's run "
         "folder. If no round was finished, submit the old job again"
@@ -126,7 +124,7 @@ def write_resumed(
         raise JobError(f"only the server has the state of '{run.id}': give its run folder, to go back a round in it")
     state, out = run.state.sound(run.sites, back) if run.state else None, Path(out)
     if state:
-        check_same(state, config_of(job.plan, job.aggregator, ModelStore.from_args(job.persistor, out)))
+        state.check_same(config_of(job, ModelStore(job, out)))
     if out.exists() and not (replace and (out / "meta.json").is_file()):
         raise JobError(f"{out} exists{' and is not a job folder' if replace else ''}; choose another or use --replace")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -136,22 +134,9 @@ def write_resumed(
         for path in new.glob(f"*/{PLACE}"):
             path.write_bytes(job.text.encode())
         if run.state and state:
-            _carry(run.state, state, new / job.server_app / CARRIED)
+            run.state.carry(state, new / job.server_app / CARRIED)
         if out.exists():
             shutil.rmtree(out)
         new.rename(out)
-    private = {site: round for site, round in state.last_round.items() if site not in fresh} if state else {}
+    private = {site: round for site, round in state.server.last_round.items() if site not in fresh} if state else {}
     return Resumed(out, run.id, state.round + 1 if state else None, job.study.rounds, private)
-
-
-def _carry(source: ServerState, state: SavedState, folder: Path) -> None:
-    (folder / MODELS).mkdir(parents=True)
-    ServerState(folder).put(state)
-    if (source.folder / ROUNDS).is_file():
-        shutil.copyfile(source.folder / ROUNDS, folder / ROUNDS)
-    if source.read_rule(state) is not None:
-        (folder / RULE).mkdir()
-        shutil.copyfile(source.rule_path(state.round), ServerState(folder).rule_path(state.round))
-    for round in sorted(state.models):
-        source.read_model(round)  # a damaged one is found here, not at the server
-        shutil.copyfile(source.model_path(round), ServerState(folder).model_path(round))

@@ -1,6 +1,7 @@
 """What a site keeps to itself between rounds, and finds again when another job resumes the run."""
 
 import logging
+import os
 import shutil
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -10,9 +11,11 @@ from torch import Tensor
 
 from fedmed.durable_files import check_digest, link, load_tensors, save_file, save_tensors
 from fedmed.errors import JobError, StateError
-from fedmed.recovery.saved_state import START, folder_of_job, jobs_with_state
+from fedmed.files import RESUME_ROOT
+from fedmed.jobs.job_meta import check_plain
 
 log = logging.getLogger("fedmed.site")
+START = -1  # as a model's round: the starting model, which the job itself describes
 HELD, OWN_BEST = "received.pt", "own_best.pt"
 BACK = "the run can go back a round: write its next job with scripts/resume.py --back"
 SECOND = "own_best_copy.pt"  # of what may be many rounds old, and is nowhere else
@@ -185,3 +188,33 @@ def check_kept(folder: Path, rounds: Iterable[int]) -> None:
         raise StateError(
             f"{' '.join(faults)} Without them the site would choose its best model among later rounds alone"
         )
+
+
+def folder_of_job(id: str, folder: Path) -> Path:
+    """Where another job kept what this one keeps in ``folder``.
+
+    Args:
+        id: of the other job.
+        folder: ``<workspace>/<this job>/fedmed``; jobs of one site or server lie side by side. Where
+            ``$FEDMED_RESUME_ROOT`` is set, ``id`` is a simulator's workspace below it.
+
+    Raises:
+        JobError: the id is not a plain name.
+    """
+    folder, id = Path(folder), check_plain(id)
+    if root := os.environ.get(RESUME_ROOT):
+        return Path(root, id, *folder.parts[-3:])  # <site>/simulate_job/fedmed
+    return folder.parent.parent / id / folder.name
+
+
+def jobs_with_state(round: int, earlier: Mapping[str, int]) -> list[str]:
+    """Jobs that can hold a site's state of a round, the newest first.
+
+    It was made by the first job that got beyond the round; later ones may hold copies. What a still earlier job has
+    under that round's name was never taken into the model, and the round was repeated.
+
+    Args:
+        round: counted from 0.
+        earlier: job -> rounds of the run that were done when it ended, oldest first.
+    """
+    return [id for id, done in reversed(list(earlier.items())) if round < done]

@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from numpy.typing import NDArray
 
-from fedmed.data.datalist import load_datalist
-from fedmed.data.entry_forms import Video
+from fedmed.data.datalist import Video, load_datalist
 from fedmed.data.video.frame_rules import BORDER_LEVEL, dark_sides, is_white
 from fedmed.data.video.label_table import read_label_table
 from fedmed.data.video.source import Damage, open_video

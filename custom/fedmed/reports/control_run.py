@@ -7,16 +7,26 @@ from typing import Any
 
 from fedmed.errors import FedMedError, JobError
 from fedmed.methods.control_kinds import ADAPTED, FOLDERS, LEFT_OUT, OPTIONS, SUFFIXES, kind_of_control
-from fedmed.methods.find_method import as_named_now
+from fedmed.methods.find_method import method_spec, study_of_run
 from fedmed.reports.gain import steps
 from fedmed.reports.run import known_method, read_run
 from fedmed.reports.run_contents import Run
 
+MAY_DIFFER = (
+    "name",
+    "sites",
+    "min_clients",
+    "resume",
+    "max_failed_rounds",
+    "task_timeout",
+    "user_weights",
+    "overrides",
+)
 DIFFERS = {  # what is another in a control, or only says how long a run took to get to its end
-    "controller": {"job", "sites", "min_clients", "resume", "fresh", "max_failed_rounds", "task_timeout", "exchange"},
-    "aggregator": {"user_weights"},
+    "study": set(MAY_DIFFER),  # what the overrides of labelled sites are, is told by the model
+    "rule": {"user_weights"},
     "model": set[str](),
-}  # `exchange` is what the method says, which is compared
+}
 
 
 def read_with_controls(folder: str | Path, controls: Sequence[str | Path] = ()) -> Run:
@@ -99,37 +109,47 @@ def _unadapted(run: Run) -> dict[str, Any]:
     """What the record of a run would say without its adaptation, of which its labelled sites may have a part."""
     if not run.adapts:
         return run.config
-    controller, model = (dict(run.config.get(part) or {}) for part in ("controller", "model"))
-    spec = {key: value for key, value in as_named_now(controller["method"]).items() if key != "adaptation"}
-    controller["method"] = spec
-    plain = known_method({"config": {"controller": controller}})
-    added = set(run.method.role("supervised").overlays) - set(plain.role("supervised").overlays)
-    settings = set(run.method.settings("supervised")) - set(plain.settings("supervised"))
+    plain = _plain(run.study)
+    method, model = known_method({"config": {"study": plain}}), dict(run.config.get("model") or {})
+    added = set(run.method.role("supervised").overlays) - set(method.role("supervised").overlays)
+    settings = set(run.method.settings("supervised")) - set(method.settings("supervised"))
     if "overlays" in model:
         model["overlays"] = [overlay for overlay in model["overlays"] if overlay not in added]
     if "overrides" in model:
         model["overrides"] = {key: value for key, value in model["overrides"].items() if key not in settings}
-    return {**run.config, "controller": controller, "model": model}
+    return {**run.config, "study": plain, "model": model}
+
+
+def _plain(study: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a study without its adaptation."""
+    spec, kept = method_spec(study), {key: value for key, value in study.items() if key != "adaptation"}
+    return kept if "algorithm" in spec else {key: value for key, value in kept.items() if key != "algorithm"}
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """What should be equal in a run and its control but is not: ``rounds is 14 and 8``.
+    """What should be equal in a run and its control but is not: ``'rounds' is 14 and 8``.
 
     Args:
-        ours, theirs: plain arguments of controller, aggregator and model, as in ``run.json``; of the model, what both
-            say is compared.
+        ours, theirs: what ``run.json`` has of study, rule and model; of rule and model, what both say is compared.
     """
     found = []
     for part, may in DIFFERS.items():
-        first, second = (_named_now(json.loads(json.dumps(config.get(part) or {}))) for config in (ours, theirs))
-        keys = set(first) & set(second) if part == "model" else set(first) | set(second)
+        first, second = (_compared(part, json.loads(json.dumps(config))) for config in (ours, theirs))
+        keys = set(first) | set(second) if part == "study" else set(first) & set(second)
         for key in sorted(keys - may):
             if first.get(key) != second.get(key):
-                found.append(f"'{key}' is {first.get(key)!r} and {second.get(key)!r}")
+                one, other = (repr(said[key]) if key in said else "the default" for said in (first, second))
+                found.append(f"'{key}' is {one} and {other}")
     return found
 
 
-def _named_now(values: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a part, with the method under its names of today."""
-    spec = values.get("method")
-    return {**values, "method": as_named_now(spec)} if isinstance(spec, Mapping) else values
+def _compared(part: str, config: dict[str, Any]) -> dict[str, Any]:
+    """A part of a record, of a study with method, algorithm and adaptations under their names of today."""
+    if part == "rule":
+        return dict((config.get("rule") or {}).get("args") or {})
+    if part == "model":
+        return config.get("model") or {}
+    study = study_of_run({"config": config})
+    spec = method_spec(study)
+    said = {key: value for key, value in study.items() if key not in ("algorithm", "adaptation")}
+    return {**said, **({"method": spec} if spec else {})}

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedmed.data.trained_on import TrainedOn
+from fedmed.data.patients import TrainedOn
 from fedmed.methods.declarations import LOSS
 from fedmed.plain_text import every_text, in_markup, in_terminal
 from fedmed.reports.live_state import SCORE, SERVER, LiveSite, LiveState

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from statistics import fmean, median_high
 from typing import Any
 
-from fedmed.data.trained_on import TrainedOn
+from fedmed.data.patients import TrainedOn
 from fedmed.methods.declarations import LOSS, Scalar
+from fedmed.methods.find_method import study_of_run
 from fedmed.reports.run import error_text, known_method, score_of
 from fedmed.reports.run_files import number
 from fedmed.reports.training_scalars import declared, leading
@@ -59,7 +60,7 @@ class LiveState:
     def run_event(self, facts: dict[str, Any]) -> None:
         """Take the ``run.json`` of the run."""
         self.label, self.scalars = score_of(facts).label, leading(declared(known_method(facts)))
-        self.validated = ((facts.get("config") or {}).get("controller") or {}).get("select") != "last"
+        self.validated = study_of_run(facts).get("select") != "last"
         self.total_rounds = int(facts.get("rounds") or self.total_rounds)
 
     def headings(self) -> dict[str, str]:

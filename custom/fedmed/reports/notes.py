@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedmed.methods.private_group import ALL_SITES, of_role
+from fedmed.methods.method import ALL_SITES, of_role
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import number
 from fedmed.reports.run_report import report_of
@@ -87,8 +87,7 @@ def number_notes(run: Run) -> list[str]:
 
 def statistics_note(run: Run) -> str:
     """Which sites are scored with BatchNorm statistics of their own, where roles differ in that; else nothing."""
-    buffers, result = (run.config.get("aggregator") or {}).get("buffers"), run.result or {}
-    warm = (run.config.get("controller") or {}).get("warm_start_rounds") or 0
+    buffers, result, warm = run.study.get("buffers"), run.result or {}, run.warm_rounds
     if not isinstance(buffers, Mapping) or (chosen := result.get("best_round")) is not None and chosen < warm:
         return ""
     tested = [site for site in run.sites if site.name in (result.get("test") or {})]
@@ -176,7 +175,7 @@ def privacy_notes(run: Run) -> list[str]:
 
 def told_notes(run: Run) -> list[str]:
     """What sites told one another once, and what that cost; a resumed run may have asked again."""
-    names = (run.method.exchange() or {}).get("names", ())
+    names = run.method.exchange().names
     notes = []
     for line in (line for line in run.rounds if line.told):
         costs = [f"{site} {size(sent)}" for site, sent in sorted(line.told.items())]
@@ -227,7 +226,7 @@ def clip_rows(run: Run) -> list[list[str]]:
 
 def clip_note(run: Run) -> str:
     """What the server bounds, and whom that concerned; empty where it bounds nothing."""
-    rows, bound = clip_rows(run), number((run.config.get("aggregator") or {}).get("clip_norm"))
+    rows, bound = clip_rows(run), number(run.study.get("clip_norm"))
     if not rows or bound is None:
         return ""
     cut = [row[0] for row in rows if row[-1] != NOTHING]

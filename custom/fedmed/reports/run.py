@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 from fedmed.bundles.score import DICE, Score
+from fedmed.data.patients import TrainedOn
 from fedmed.data.structure import Structure
-from fedmed.data.trained_on import TrainedOn
 from fedmed.errors import FedMedError, JobError
 from fedmed.methods.find_method import method_of_run
 from fedmed.methods.method import Method

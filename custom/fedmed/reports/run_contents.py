@@ -1,17 +1,18 @@
 """What a report knows of a run: plain values, and no file but the pictures."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from fedmed.bundles.score import Score
+from fedmed.data.patients import TrainedOn
 from fedmed.data.structure import Structure
-from fedmed.data.trained_on import TrainedOn
 from fedmed.methods.declarations import USED_LABELS
-from fedmed.methods.find_method import as_named_now
+from fedmed.methods.find_method import method_spec, study_of_run
 from fedmed.methods.method import Method
 from fedmed.reports.rounds import Round
 from fedmed.reports.words import join
@@ -105,21 +106,30 @@ class Run:
     def has_site_folders(self) -> bool:
         return any(site.folder for site in self.sites)
 
+    @cached_property
+    def study(self) -> dict[str, Any]:
+        """Plain values of the study, those that are not the default."""
+        return study_of_run({"config": self.config})
+
+    @property
+    def warm_rounds(self) -> int:
+        """First rounds that sites without labels sat out."""
+        return int((self.study.get("warm_start") or {}).get("rounds") or 0)
+
     @property
     def validated(self) -> bool:
         """Whether labelled sites score the models of the rounds."""
-        return (self.config.get("controller") or {}).get("select", "best") != "last"
+        return self.study.get("select") != "last"
 
     @property
     def tested(self) -> bool:
         """Whether the sites test the model at the end."""
-        return (self.config.get("controller") or {}).get("evaluate", True) is not False
+        return self.study.get("evaluate") is not False
 
     @property
     def adapts(self) -> bool:
         """Whether its sites adapt to their own images."""
-        spec = (self.config.get("controller") or {}).get("method")
-        return isinstance(spec, Mapping) and bool(as_named_now(spec).get("adaptation"))
+        return bool(method_spec(self.study).get("adaptation"))
 
     def used_labels(self, site: Site) -> bool:
         """Whether a site trained on labels, by what it reported: corrected masks may turn up at one without any."""
@@ -127,7 +137,7 @@ class Run:
 
     def contributed(self, site: Site) -> tuple[int, int]:
         """In how many of its rounds an update of a site moved the model, and how many these were."""
-        warm = int((self.config.get("controller") or {}).get("warm_start_rounds") or 0)
+        warm = self.warm_rounds
         own = [line for line in self.rounds if site.role == "supervised" or line.index >= warm]
         moved = [line for line in own if line.aggregated and site.name in line.sites]
         return sum(line.coefficients.get(site.name, 1.0) > 0 for line in moved), len(own)

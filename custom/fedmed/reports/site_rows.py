@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedmed.methods.private_group import lent_by
+from fedmed.methods.method import lent_by
 from fedmed.plain_text import in_lines, in_markup, in_terminal
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, number

@@ -13,7 +13,7 @@ from ignite.engine import Engine, Events
 from monai.data import MetaTensor
 from torch import Tensor
 
-from fedmed.data.listed_images import plain
+from fedmed.data.cases import plain
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.evaluation_files import pictured, require_all, write_evaluation, write_pictures
 from fedmed.training.metrics import hard_dice

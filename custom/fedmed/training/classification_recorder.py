@@ -14,7 +14,7 @@ from ignite.engine import Engine
 from monai.visualize import GradCAM
 from torch import Tensor, nn
 
-from fedmed.data.listed_images import plain
+from fedmed.data.cases import plain
 from fedmed.errors import FedMedError
 from fedmed.training.auroc import RESAMPLES, accuracy_interval, macro_auroc, macro_auroc_interval
 from fedmed.training.collected import Collected

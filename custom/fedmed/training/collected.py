@@ -7,7 +7,7 @@ import torch
 from ignite.handlers import EpochOutputStore
 from torch import Tensor
 
-from fedmed.data.listed_images import plain
+from fedmed.data.cases import plain
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.called_classes import probabilities
 

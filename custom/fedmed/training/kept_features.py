@@ -9,7 +9,7 @@ from ignite.engine import Engine, Events
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from fedmed.data.listed_images import plain, spread
+from fedmed.data.cases import plain, spread
 from fedmed.errors import FedMedError
 from fedmed.training.video_frames import SeenVideo
 

@@ -8,7 +8,7 @@ from ignite.engine import Engine, Events
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedmed.data.listed_images import plain
+from fedmed.data.cases import plain
 from fedmed.errors import FedMedError
 
 FILE = "gates"  # of the folder of an evaluation, with .npz

@@ -10,7 +10,7 @@ import numpy as np
 from ignite.engine import Engine
 from torch import Tensor
 
-from fedmed.data.listed_images import plain
+from fedmed.data.cases import plain
 from fedmed.data.video.clip_loader import unit_float
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.evaluation_files import pictured, write_pictures

@@ -1,4 +1,4 @@
-"""What engines that learn from images without labels have in common."""
+"""What engines that learn from images without labels have in common, and the mean teacher of some."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,12 +9,42 @@ import torch
 from monai.engines.utils import IterationEvents
 from monai.inferers import Inferer, SimpleInferer
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fedmed.data.augment import Augment, weak_view
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.schedules import scaled_learning_rate, sigmoid_ramp_up
 from fedmed.training.trainer import StatefulTrainer, endless, on_gpu, plain_batch, restore
+
+KINDS = ("current", "ema")
+
+
+def build_teacher(kind: str, network: nn.Module, decay: float = 0.99) -> AveragedModel | None:
+    """Return the model that makes pseudo-labels, or None when the student itself makes them.
+
+    ``teacher.update_parameters(student)`` copies the student at its first call, and from then on moves each
+    parameter to ``decay * teacher + (1 - decay) * student``. Buffers, such as BatchNorm's statistics, are always
+    copied from the student. ``teacher(x)`` is a pass in eval mode; the student is never changed.
+
+    Args:
+        kind: ``current``, the student itself makes them (Yang et al. 2021, Eq. 4): None. ``ema``: a teacher, which
+            costs the memory of one more set of weights.
+        network: the student, whose structure the teacher copies.
+        decay: in [0, 1); 0.99 averages about the last 100 steps, 0 is the student after its last step.
+
+    Raises:
+        FedMedError: an unknown kind, or a decay outside [0, 1).
+    """
+    if kind not in KINDS:
+        raise FedMedError(f"teacher is {kind!r}; use one of {', '.join(KINDS)}")
+    if not 0 <= decay < 1:
+        raise FedMedError(
+            f"ema_decay is {decay}; use a number from 0 to below 1, such as 0.99: at 1 nothing changes it"
+        )
+    if kind == "current":
+        return None
+    teacher = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(decay))
+    return teacher.requires_grad_(False).eval()
 
 
 class UnlabelledTrainer(StatefulTrainer):
@@ -94,7 +124,7 @@ class PseudoLabelTrainer(UnlabelledTrainer):
         supervised_loss: called with (inferer's result, label); needed with ``labeled_loader``.
         supervised_weight, unlabelled_weight: factors of the two losses.
         inferer: ``inferer(images, network)`` returns probabilities (B, C, ...); default: the network returns them.
-        teacher: from :func:`fedmed.training.teacher.build_teacher`; None = the current model.
+        teacher: from :func:`fedmed.training.unlabelled.build_teacher`; None = the current model.
         ramp_up_steps: length of the ramp-up in iterations; 0 = none.
 
     ``engine.state.output`` has detached scalars: ``loss`` (what was minimised), those of :meth:`targets`, and with

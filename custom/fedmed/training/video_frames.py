@@ -10,7 +10,7 @@ from ignite.engine import Engine, Events
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedmed.data.listed_images import plain
+from fedmed.data.cases import plain
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.label_counts import macro
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from fedmed.data.datalist import LABELLED_DATALIST
-from fedmed.data.entry_forms import UNLABELED
+from fedmed.data.datalist import LABELLED_DATALIST, UNLABELED
 from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.video.folder_source import SINGLES
 from fedmed.data.video.movie import write_movie

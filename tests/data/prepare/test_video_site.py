@@ -10,8 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from fedmed.data.datalist import load_datalist
-from fedmed.data.entry_forms import Video
+from fedmed.data.datalist import Video, load_datalist
 from fedmed.data.prepare.video_inspect import WantedVideos
 from fedmed.data.prepare.video_site import find_recordings, prepare_video_site
 from fedmed.data.video.frame_masks import FrameMasks

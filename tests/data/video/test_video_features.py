@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedmed.data.store import FOLDER, purge
+from fedmed.data.cache import FOLDER, purge
 from fedmed.data.video.clip_loader import PreparedVideos
 from fedmed.data.video.feature_store import SUFFIX, FeatureStore, encoder_digest
 from fedmed.data.video.frame_settings import FrameSettings

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedmed import files
-from fedmed.data.store import FOLDER, purge
+from fedmed.data.cache import FOLDER, purge
 from fedmed.data.video import video_store
 from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.space_needed import space_needed

@@ -10,7 +10,7 @@ from torch import nn
 from fedmed.errors import DataError, FedMedError, JobError
 from fedmed.systems.fedmoco.loss import info_nce
 from fedmed.systems.fedmoco.metadata import dissimilarity, features, similarity_of
-from fedmed.training.handlers import NonFiniteLossHandler
+from fedmed.training.trainer import NonFiniteLossHandler
 
 BATCH, SIZE = 4, 8  # as in conftest.py
 

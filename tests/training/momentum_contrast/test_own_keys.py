@@ -7,7 +7,7 @@ import torch
 from ignite.engine import Events
 
 from fedmed.data.cache import CaseCacheDataset
-from fedmed.data.sampling import training_loader
+from fedmed.data.cases import training_loader
 from fedmed.errors import FedMedError
 from fedmed.systems.fedmoco.keys import MomentumKeys
 from fedmed.systems.fedmoco.loss import info_nce

@@ -7,7 +7,7 @@ import torch
 from ignite.engine import Events
 
 from fedmed.errors import Aborted, StateError
-from fedmed.training.handlers import AbortHandler
+from fedmed.training.trainer import AbortHandler
 
 BATCH, SIZE = 4, 8  # as in conftest.py
 

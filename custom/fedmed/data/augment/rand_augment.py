@@ -6,7 +6,7 @@ from kornia.augmentation.auto.rand_augment import ops
 from kornia.augmentation.auto.rand_augment.rand_augment import default_policy
 from torch import Tensor
 
-from fedmed.data.augment.base import Augment
+from fedmed.data.augment.patches import Augment
 from fedmed.errors import FedMedError
 
 HIGHEST = 30  # magnitudes run from 0 to it

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedmed.data.patient_ids import BLOCKS_OF, stripped
+from fedmed.data.patients import BLOCKS_OF, stripped
 from fedmed.data.video.stored_video import StoredVideo
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedmed.data.geometry import affine_notes, axis_order, nifti, unit_fault
 from fedmed.data.image_size import UNREADABLE, opened_nifti
-from fedmed.data.patient_ids import folded
+from fedmed.data.patients import folded
 from fedmed.data.prepare.case import Case, Source, content_hash
 from fedmed.data.prepare.mask_values import BINARY, Foreground, hinted
 from fedmed.data.prepare.pool import DIED, Track, run_all

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fedmed.data.patient_ids import folded
+from fedmed.data.patients import folded
 from fedmed.data.prepare.case import Checked
 from fedmed.errors import DataError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from fedmed.data.entry_forms import ImageAlone
+from fedmed.data.datalist import ImageAlone
 from fedmed.data.prepare.case import Checked
 from fedmed.errors import DataError
 from fedmed.plain_text import as_code, in_csv, in_markdown

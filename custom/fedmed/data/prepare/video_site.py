@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from fedmed.class_paths import classes_below
-from fedmed.data.datalist import LABELLED
-from fedmed.data.entry_forms import UNLABELED, Video
+from fedmed.data.datalist import LABELLED, UNLABELED, Video
 from fedmed.data.prepare.case import VideoCase
 from fedmed.data.prepare.clients import SiteRecordings
 from fedmed.data.prepare.folder import compile_pattern, existing, patient_in

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from fedmed.data.datalist import load_datalist
-from fedmed.data.entry_forms import LABEL_KEYS, UNLABELED, ImageAlone
+from fedmed.data.datalist import LABEL_KEYS, UNLABELED, ImageAlone, load_datalist
 from fedmed.data.prepare.case import Checked
 from fedmed.data.prepare.place import DATALIST, REPORT, publish
 from fedmed.data.prepare.report import LISTS, Prepared, page, row_of, table

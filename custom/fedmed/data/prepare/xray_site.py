@@ -13,7 +13,7 @@ import numpy as np
 import pydicom
 
 from fedmed.data.image_size import file_fault
-from fedmed.data.patient_ids import folded
+from fedmed.data.patients import folded
 from fedmed.data.prepare.case import Source, XrayCase, content_hash, pseudonym
 from fedmed.data.prepare.dicom_headers import quiet
 from fedmed.data.prepare.folder import (

@@ -8,7 +8,7 @@ import monai
 import torch
 from torch import Tensor, nn
 
-from fedmed.data.store import CaseStore
+from fedmed.data.cache import CaseStore
 from fedmed.data.video.stored_video import StoredVideo
 
 log = logging.getLogger("fedmed.data")
@@ -24,7 +24,7 @@ class FeatureStore:
     a renamed video does not.
 
     Args:
-        cache_dir: of the site; see :class:`fedmed.data.store.CaseStore`.
+        cache_dir: of the site; see :class:`fedmed.data.cache.CaseStore`.
         encoder: whose features these are.
         amp: whether it computes in mixed precision.
 

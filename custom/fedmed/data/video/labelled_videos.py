@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedmed.data.datalist import HELD_OUT, list_entries, load_datalist
-from fedmed.data.entry_forms import Video
+from fedmed.data.datalist import HELD_OUT, Video, list_entries, load_datalist
 from fedmed.data.video.clip_loader import PreparedVideos
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.label_table import TimedLabels, read_label_table

@@ -10,8 +10,7 @@ import torch
 from monai.data import DataLoader
 from torch import Tensor
 
-from fedmed.data.datalist import load_datalist
-from fedmed.data.entry_forms import Video
+from fedmed.data.datalist import Video, load_datalist
 from fedmed.data.video.clip_loader import ClipDataset, PreparedVideos, batches_of
 from fedmed.data.video.clip_plan import ClipRule, Clips, joined
 from fedmed.data.video.frame_masks import FrameMasks, picture

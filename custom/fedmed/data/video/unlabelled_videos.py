@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedmed.data.classes import load_images
-from fedmed.data.entry_forms import Video
+from fedmed.data.datalist import Video
 from fedmed.data.video.clip_loader import PreparedVideos
 from fedmed.data.video.frame_settings import FrameSettings
 

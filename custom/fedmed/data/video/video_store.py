@@ -11,7 +11,7 @@ from typing import BinaryIO
 import numpy as np
 from filelock import FileLock
 
-from fedmed.data.store import CaseStore, check_once
+from fedmed.data.cache import CaseStore, check_once
 from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.folder_source import folder_facts
 from fedmed.data.video.frame_grid import frame_grid
@@ -38,7 +38,7 @@ class VideoStore:
     want the same video wait for the one that makes it.
 
     Args:
-        cache_dir: of the site; see :class:`fedmed.data.store.CaseStore`.
+        cache_dir: of the site; see :class:`fedmed.data.cache.CaseStore`.
         settings: size, rate, and what is cut off or dropped.
 
     Raises:

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
-from fedmed.aggregation.buffers import classify
 from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.reported import check_number
 from fedmed.aggregation.rule import ExpectedSenders, Model, Outcome, RoundFacts
-from fedmed.aggregation.weighted_mean import FIRST, WeightedMean
-from fedmed.aggregation.weighting import Reasons, SampleWeighting
+from fedmed.aggregation.sharing import classify
+from fedmed.aggregation.weighted_mean import FIRST, Reasons, SampleWeighting, WeightedMean
 from fedmed.errors import JobError, RoundFailed, StateError, UpdateRefused
 
 COMBINE = ("correct", "join", "average")

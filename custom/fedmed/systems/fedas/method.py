@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 from fedmed.in_range import in_range
 from fedmed.methods.declarations import LOSS, WITH_UPDATE, BesideModel, Role, Scalar
-from fedmed.methods.method import MEAN, Method
-from fedmed.methods.private_group import private_roles, said_elsewhere, what_stays
+from fedmed.methods.method import MEAN, Method, private_roles, said_elsewhere, what_stays
 
 TRACE = "fim_trace"  # the trace of a site's Fisher information, as it is sent
 TRACE_TELLS = (

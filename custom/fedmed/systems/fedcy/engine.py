@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from monai.engines.utils import IterationEvents
 from torch import Tensor, nn
 
-from fedmed.data.listed_images import plain
+from fedmed.data.cases import plain
 from fedmed.errors import FedMedError
 from fedmed.systems.fedcy.loss import CycleConsistencyLoss, feature_spread, nt_xent
 from fedmed.training.trainer import SupervisedEngine

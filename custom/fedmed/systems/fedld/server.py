@@ -8,10 +8,8 @@ from torch import Tensor
 
 from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.rule import Outcome, RoundFacts
-from fedmed.aggregation.senders import Senders
-from fedmed.aggregation.tensor_means import TensorMeans
-from fedmed.aggregation.weighted_mean import FIRST, WeightedMean
-from fedmed.aggregation.weighting import UniformWeighting
+from fedmed.aggregation.tensor_means import Senders, TensorMeans
+from fedmed.aggregation.weighted_mean import FIRST, UniformWeighting, WeightedMean
 from fedmed.in_range import in_range
 
 # Elements whose products are summed at once: torch gives a sum of 32768 or more to several threads, and then its last

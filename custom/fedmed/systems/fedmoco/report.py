@@ -60,9 +60,9 @@ def weights(run: Run) -> Figure:
 def exchange_note(run: Run) -> str:
     """What the sites sent each other besides their models; empty where the method asks for nothing."""
     asked = run.method.exchange()
-    if not asked:
+    if not asked.names:
         return ""
-    first, names = asked["from_round"], asked["names"]
+    first, names = asked.first_round, list(asked.names)
     begun = [line for line in run.rounds if line.index >= first]
     note = f"From round {first + 1} on, sites are asked for a summary of their features ({join(names)})"
     if not begun:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from fedmed.errors import JobError
 from fedmed.methods.declarations import Role
-from fedmed.methods.private_group import private_roles, said_elsewhere, what_stays
+from fedmed.methods.method import private_roles, said_elsewhere, what_stays
 from fedmed.methods.supervised_fedavg import SupervisedFedAvg
 
 SERVER = {

@@ -194,7 +194,7 @@ class FedMatch(FedFixMatch):
 
     def rule(self) -> dict[str, Any]:
         """Plain means of who sends a part, and helpers."""
-        uniform = {"path": "fedmed.aggregation.weighting.UniformWeighting", "args": {}}
+        uniform = {"path": "fedmed.aggregation.weighted_mean.UniformWeighting", "args": {}}
         mean = {"path": MEAN, "args": {"weighting": uniform}}
         args = {"mean": mean, "helpers": self.helpers, "every": self.every}
         return {"path": "fedmed.systems.fixmatch.server.MeanWithHelpers", "args": args}

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedmed.data.listed_images import spread
+from fedmed.data.cases import spread
 from fedmed.errors import DataError
 from fedmed.training.called_classes import called_by, objection
 from fedmed.training.corrections.correction import Correction, Images, Infer
