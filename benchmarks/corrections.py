@@ -22,14 +22,14 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.data.video.clip_loader import unit_float
+from fedmed.data.video.clips import unit_float
 from fedmed.systems.algorithms.feddg import OTHERS, MixedAmplitudes, OwnAmplitudes
 from fedmed.systems.algorithms.feddyn import DynamicTerm
 from fedmed.systems.algorithms.fedprox import ProximalTerm
 from fedmed.systems.algorithms.scaffold import CONTROL, ControlVariate
 from fedmed.training.corrections.correction import Correction, RoundStart
-from fedmed.training.frame_batches import FrameBatches
 from fedmed.training.trainer import SupervisedEngine
+from fedmed.training.video_frames import FrameBatches
 
 SIZE, SITES, BANK = (135, 240), 5, 100  # height and width; sites, and images of each in the bank
 

@@ -37,13 +37,13 @@ from torch import Tensor
 from video import make_film
 
 from fedmed.data.augment.clip_views import ClipViews
-from fedmed.data.video.clip_plan import ClipRule
+from fedmed.data.video.clips import ClipRule
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.masked_videos import MaskedVideos, masked_clip_loader
+from fedmed.data.video.listed_videos import MaskedVideos, masked_clip_loader
 from fedmed.losses.cross_entropy_dice import CrossEntropyDice
-from fedmed.training.frame_batches import StackedFrames
-from fedmed.training.mask_scores import class_scores
+from fedmed.training.mask_recorder import class_scores
 from fedmed.training.trainer import SupervisedEngine
+from fedmed.training.video_frames import StackedFrames
 
 BUNDLE = Path(__file__).resolve().parents[1] / "bundles" / "instrument_segmentation"
 sys.path.append(str(BUNDLE))

@@ -32,8 +32,8 @@ from fedmed.errors import FedMedError
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
 from fedmed.messages.answers import Update
-from fedmed.privacy.account import SENSITIVITY, epsilon
 from fedmed.privacy.limits import SiteLimits, read_ledger
+from fedmed.privacy.protection import SENSITIVITY, epsilon
 from fedmed.reports.palette import save_picture
 from fedmed.reports.words import plain_number
 from fedmed.settings.site import parse_site

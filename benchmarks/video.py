@@ -33,15 +33,14 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedmed.data.video.clip_loader import PreparedVideos, clip_loader, unit_float
-from fedmed.data.video.clip_plan import ClipRule
-from fedmed.data.video.extraction import Extraction
+from fedmed.data.video.clips import ClipRule, PreparedVideos, clip_loader, unit_float
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.source import THREADS
+from fedmed.data.video.stored_video import Extraction
 from fedmed.files import CHECKOUT
 from fedmed.systems.fedcy.engine import CycleEngine, GuidedEngine
 from fedmed.systems.fedcy.loss import CycleConsistencyLoss, nt_xent
-from fedmed.training.frame_batches import ClipBatches, FrameBatches
+from fedmed.training.video_frames import ClipBatches, FrameBatches
 
 BUNDLE = CHECKOUT / "bundles" / "surgical_phase_classification"
 
@@ -76,8 +75,8 @@ print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text()).grou
 """
 RESTART = """
 import sys, time
-from fedmed.data.video.clip_loader import PreparedVideos, clip_loader
-from fedmed.data.video.clip_plan import ClipRule
+from fedmed.data.video.clips import PreparedVideos, clip_loader
+from fedmed.data.video.clips import ClipRule
 from fedmed.data.video.frame_settings import FrameSettings
 side, cache, films = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
 start = time.perf_counter()

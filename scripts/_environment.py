@@ -11,3 +11,4 @@ if missing := [name for name in ("fedmed", "nvflare", "monai") if find_spec(name
     said = f"{sys.argv[0]}: this Python, {sys.executable}, has no {' and no '.join(missing)}. First type\n"
     said += "" if ACTIVATE.is_file() else f"    {CHECKOUT / 'scripts' / 'setup.sh'}\n"
     sys.exit(f"{said}    source {ACTIVATE}")
+sys.path.append(str(CHECKOUT))  # of `research`, which no installation of FedMed has

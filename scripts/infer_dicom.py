@@ -31,8 +31,7 @@ def segment(
     from fedmed.bundles.given_bundle import open_given
     from fedmed.bundles.infer import WEIGHTS, check_ready, infer_image
     from fedmed.bundles.metadata_classes import segments
-    from fedmed.data.dicom_find import find_series
-    from fedmed.data.dicom_seg import Producer, segmentation, source_slices
+    from fedmed.data.dicom_results import Producer, find_series, segmentation, source_slices
     from fedmed.data.prepare.case import Source
     from fedmed.data.prepare.ct_inspect import inspect_all
 

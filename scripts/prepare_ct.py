@@ -15,7 +15,7 @@ from typing import Any
 
 from fedmed.data.prepare.console import add_options, parsed_options, print_site, progress, run_command
 from fedmed.data.prepare.ct_site import prepare_site
-from fedmed.data.prepare.mask_values import Foreground, parse_values
+from fedmed.data.prepare.volume_faults import Foreground, parse_values
 from fedmed.plain_text import print_in_any_terminal
 
 

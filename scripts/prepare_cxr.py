@@ -16,9 +16,8 @@ import sys
 from pathlib import Path
 
 from fedmed.data.prepare.console import add_options, parsed_options, print_site, progress, run_command
-from fedmed.data.prepare.xray_labels import UNCERTAIN
+from fedmed.data.prepare.xray_labels import COLUMNS, UNCERTAIN
 from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
-from fedmed.data.prepare.xray_table import COLUMNS
 from fedmed.data.prepare.xray_view import parse_wanted
 from fedmed.errors import DataError
 from fedmed.plain_text import print_in_any_terminal

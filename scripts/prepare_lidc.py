@@ -16,9 +16,9 @@ from pathlib import Path
 from rich.console import Console
 
 from fedmed.data.prepare.console import print_table, progress, run_command
-from fedmed.data.prepare.lidc import default_data, numbers, prepare_lidc
 from fedmed.data.prepare.report import refusals, shortened
 from fedmed.plain_text import in_markup
+from research.runner.lidc import default_data, numbers, prepare_lidc
 
 
 def main(arguments: list[str] | None = None) -> int:

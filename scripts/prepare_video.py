@@ -15,8 +15,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fedmed.data.prepare.black_edges import split_by_edge
-from fedmed.data.prepare.clients import SiteRecordings, one_a_video, read_clients, require_tests
+from fedmed.data.prepare.clients import SiteRecordings, one_a_video, read_clients, require_tests, split_by_edge
 from fedmed.data.prepare.console import add_options, parsed_options, print_site, progress, run_command
 from fedmed.data.prepare.report import table
 from fedmed.data.prepare.video_site import PLAIN, WantedVideos, find_recordings, layouts, prepare_video_site

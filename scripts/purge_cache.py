@@ -6,7 +6,7 @@ import _environment  # noqa: F401 - first, since it says what to do outside of .
 import argparse
 from pathlib import Path
 
-from fedmed.data.cache import FOLDER, default_cache_dir, purge
+from fedmed.files import CACHE_FOLDER, default_cache_dir, purge
 
 
 def main() -> None:
@@ -15,7 +15,7 @@ def main() -> None:
         "cache_dir",
         nargs="*",
         type=Path,
-        help=f"cache_dir of a site's YAML; its subfolder '{FOLDER}' is emptied (default: {default_cache_dir()})",
+        help=f"cache_dir of a site's YAML; its subfolder '{CACHE_FOLDER}' is emptied (default: {default_cache_dir()})",
     )
     for folder in parser.parse_args().cache_dir or [Path(default_cache_dir())]:
         print(f"{folder}: {purge(folder)} files deleted")

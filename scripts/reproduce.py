@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for w
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 EXPERIMENTS = CHECKOUT / "research/experiments"
-sys.path.append(str(CHECKOUT))  # of `research`, which no installation of FedMed has
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:

@@ -67,8 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     from fedmed.labelling.correction_plan import REFUSED
     from fedmed.labelling.corrections import use_labels
-    from fedmed.labelling.studies import read_site, work_folder
-    from fedmed.labelling.work_folder import read_work
+    from fedmed.labelling.studies import read_site, read_work, work_folder
 
     try:
         site = read_site(options.site)

@@ -121,8 +121,7 @@ def draw(options: argparse.Namespace) -> list[Path]:
     from fedmed.reports.palette import save_picture
     from fedmed.reports.plots import style
     from fedmed.reports.video_overlay import thumbnail_times, video_figure, write_overlay
-    from fedmed.reports.video_stills import stills
-    from fedmed.reports.viewed_video import read_viewed
+    from fedmed.reports.viewed_video import read_viewed, stills
     from fedmed.settings.site import load_named
 
     path, labels, masks, predictions = Path(options.video), options.labels, options.masks, options.predictions

@@ -1,6 +1,7 @@
 """Dependencies point one way: flare → federation → jobs → systems → training → data; no two systems meet."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,16 @@ def files() -> list[tuple[str, Path]]:
     return [(path.relative_to(PACKAGE).parts[0].removesuffix(".py"), path) for path in sorted(paths)]
 
 
+def test_no_two_files_import_one_another():
+    """Neither inside functions nor for types alone: then each can be read before those that use it."""
+    modules = {".".join(("fedmed", *path.relative_to(PACKAGE).with_suffix("").parts)): path for _, path in files()}
+    graph = {}
+    for module, path in modules.items():
+        names = imported(ast.parse(path.read_text("utf-8")), path)
+        graph[module] = {one for name in names for one in (name, name.rpartition(".")[0]) if one in modules} - {module}
+    TopologicalSorter(graph).prepare()  # CycleError names a circle
+
+
 def test_every_part_of_the_package_has_its_place():
     new = sorted({package for package, _ in files()} - set(MAY_IMPORT))
     assert not new, f"say in MAY_IMPORT what fedmed.{new[0]} may import, and why, in ARCHITECTURE's direction"
@@ -116,7 +127,7 @@ def test_dependencies_point_one_way():
         ("losses", "def f():\n    from fedmed import training"),
         ("bundles", "import importlib\nimportlib.import_module('fedmed.training')"),
         ("reports", "import fedmed.flare.executors"),
-        ("kinds", "from fedmed.reports.segmentation_report import SegmentationReport"),
+        ("kinds", "from fedmed.reports.scored_report import SegmentationReport"),
         ("data", "from fedmed.kinds.encoder import Encoder"),
         ("federation", "from fedmed.reports.run import read_run"),
         ("federation", "def f():\n    import nvflare.apis.fl_context"),

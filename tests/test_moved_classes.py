@@ -6,7 +6,7 @@ import pytest
 
 from fedmed.bundles.bundle_parser import BundleParser
 from fedmed.errors import BundleError, JobError, SiteConfigError, StateError
-from fedmed.federation.applied_rule import AppliedRule
+from fedmed.federation.open_round import AppliedRule
 from fedmed.jobs.job import Job
 from fedmed.moved_classes import NOW_IN, ROOMS, hint, new_path
 from fedmed.settings.site import load_file

@@ -12,12 +12,11 @@ from fedmed.data.prepare.console import print_table
 from fedmed.data.prepare.report import Prepared, page, table
 from fedmed.errors import FedMedError
 from fedmed.reports import plots
-from fedmed.reports.live import Follower, last_error, render
-from fedmed.reports.live_state import LiveState
+from fedmed.reports.live import Follower, LiveState, last_error, render
 from fedmed.reports.run_files import read_lines, read_record, read_table
 from fedmed.reports.sheet import Sheet, SheetTable, show
 from fedmed.reports.site_rows import screen_table
-from fedmed.training.evaluation_files import write_table
+from fedmed.training.case_recorder import write_table
 from research.runner.words_of_tables import csv_bytes
 
 EVIL = "a\x1b[2J\n\u202e[red]b[/red]"

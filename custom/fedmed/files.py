@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ SITES = "FEDMED_SITE_CONFIGS"  # other folders of YAMLs, for a single run
 GROUP = "FEDMED_GROUP_READABLE"  # 1: the group of a new file or folder may read it too
 # What of our variables names files or folders, some of them several.
 PLACES = ("FEDMED_HOME", "FEDMED_DATA", "FEDMED_BUNDLES", "FEDMED_MODELS", "FEDMED_SERVER_CONFIG", SITES)
+CACHE_FOLDER = "fedmed-cases"
+PREPARED = (".pt", ".frames")  # files of prepared cases and videos
+_OWN_FILE = re.compile(r"[0-9a-f]{64}\.(pt|frames|features|json|source|masks|lock|[^.]+\.tmp)")
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -125,3 +129,28 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], durable: b
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def default_cache_dir() -> str:
+    """The cache folder of a site whose settings name none: ``$FEDMED_HOME/cache`` or ``~/.cache/fedmed/cache``."""
+    return str(fedmed_home() / "cache")
+
+
+def prepared_sizes(cache_dir: Path) -> list[int]:
+    """Bytes of each case and video that is prepared there.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    return [path.stat().st_size for path in (cache_dir / CACHE_FOLDER).iterdir() if path.suffix in PREPARED]
+
+
+def purge(cache_dir: Path | str) -> int:
+    """Delete each preprocessed case and video and all features below ``cache_dir``, nothing else; return how many."""
+    folder = Path(cache_dir).expanduser() / CACHE_FOLDER
+    files = [path for path in folder.glob("*") if _OWN_FILE.fullmatch(path.name) and path.is_file()]
+    for path in files:
+        path.unlink(missing_ok=True)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+    return len(files)

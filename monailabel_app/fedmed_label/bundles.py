@@ -12,7 +12,7 @@ import yaml
 from fedmed.bundles.metadata_classes import structures
 from fedmed.data.structure import Code, Structure, described
 from fedmed.errors import BundleError
-from fedmed.kinds.label_server import PROPOSALS, Proposal
+from fedmed.kinds.kind import PROPOSALS, Proposal
 from fedmed.yaml_limits import load_limited
 
 CONFIGS = ("inference.json", "inference.yaml")  # in MONAI Label's order

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.pretraining import Pretraining, pretraining
+from fedmed.bundles.contract import Pretraining, pretraining
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.settings.site import SiteConfig

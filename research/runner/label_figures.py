@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedmed.reports.cells import SLANTED, draw_cells
 from fedmed.reports.palette import INK, LIGHT
 from fedmed.reports.plots import WIDTH
+from fedmed.reports.sheet import SLANTED, draw_cells
 from fedmed.reports.words import NOTHING
 from research.runner.arm_figures import heading
 from research.runner.label_scores import ALTRUISTIC, EGOISTIC, VIEWS, LabelScores

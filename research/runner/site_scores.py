@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from fedmed.training.confusion import Confusion
+from fedmed.training.label_counts import Confusion
 from research.runner.score_kinds import UnitMean
 from research.runner.score_table import SENT, selected
 

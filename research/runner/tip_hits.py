@@ -18,7 +18,7 @@ from fedmed.errors import DataError, JobError
 from fedmed.files import data_root
 from fedmed.reports.run_files import column, read_table
 from fedmed.seeds import derive_seed
-from fedmed.training.evaluation_files import write_table
+from fedmed.training.case_recorder import write_table
 from research.runner.chain import Place
 from research.runner.experiment_data import ExperimentData
 from research.runner.federation_data import FederationData

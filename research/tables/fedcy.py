@@ -7,9 +7,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedmed.errors import DataError, JobError
-from fedmed.reports.cells import draw_cells
 from fedmed.reports.palette import INK
 from fedmed.reports.plots import png, style
+from fedmed.reports.sheet import draw_cells
 from fedmed.reports.words import NOTHING
 from research.runner.arm_figures import heading
 from research.runner.from_functions import Arm, Score, Sites, judged_by, layout

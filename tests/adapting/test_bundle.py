@@ -12,8 +12,7 @@ from fedmed.bundles.digests import changed_files
 from fedmed.bundles.given_bundle import open_given
 from fedmed.bundles.infer import run_inference
 from fedmed.data.augment.colours import COLOURS, colours
-from fedmed.data.augment.intensities import INTENSITIES
-from fedmed.data.augment.references import mean_values
+from fedmed.data.augment.intensities import INTENSITIES, mean_values
 from fedmed.errors import BundleError, DataError, ExportError
 from fedmed.training.corrections.own_images import OwnImages
 from fedmed.training.corrections.statistics import OwnStatistics

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedmed.adapting.predictions import predictions
+from fedmed.adapting.decisions import predictions
 
 
 class Images:

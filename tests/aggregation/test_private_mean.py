@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedmed.errors import SharingError
-from fedmed.federation.borrowing import mean_of_sites, site_shares
+from fedmed.federation.personal_layers import mean_of_sites, site_shares
 
 SAMPLES = {"A": 1800, "B": 2235, "C": 2023, "D": 998}  # of the paper's four sites
 

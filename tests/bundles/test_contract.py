@@ -13,7 +13,7 @@ from fedmed.bundles.site_facts import FACTS
 from fedmed.checks.part_in_job import job_of_bundle
 from fedmed.errors import BundleError
 from fedmed.federation.client import Client
-from fedmed.kinds.sound_bundle import check_bundle
+from fedmed.kinds.find_kind import check_bundle
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import parse_site
 

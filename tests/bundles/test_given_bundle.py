@@ -16,11 +16,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.digests import DIGESTS, read_digests, whole_digest, write_digests
+from fedmed.bundles.digests import DIGESTS, read_digests, read_key, sign, signer, whole_digest, write_digests
 from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.bundles.given_bundle import open_given, settings_of
 from fedmed.bundles.infer import infer_image
-from fedmed.bundles.signature import read_key, sign, signer
 from fedmed.errors import BundleError
 from fedmed_demo import demo_site
 

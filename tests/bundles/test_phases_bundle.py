@@ -17,7 +17,7 @@ from fedmed.export.verify import SCHEMA
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import write_job
 from fedmed.settings.site import load_file
-from fedmed.training.confusion import Confusion
+from fedmed.training.label_counts import Confusion
 from fedmed_demo import demo_site
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_phase_classification"

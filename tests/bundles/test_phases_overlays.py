@@ -11,7 +11,7 @@ from fedmed.bundles.bundle_parser import parsed
 from fedmed.bundles.contract import Use, faults
 from fedmed.errors import BundleError, DataError
 from fedmed.systems.fedcy.engine import CycleEngine, GuidedEngine
-from fedmed.training.frame_batches import ClipBatches
+from fedmed.training.video_frames import ClipBatches
 from fedmed_demo import demo_site
 
 NAME = "surgical_phase_classification"

@@ -16,11 +16,11 @@ from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_n
 from PIL import Image, ImageColor
 
 from fedmed.bundles.bundle_parser import parsed
-from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.frame_settings import FrameSettings
+from fedmed.data.video.stored_video import Extraction
 from fedmed.errors import DataError
 from fedmed.export.verify import SCHEMA
-from fedmed.training.schedules import one_cycle
+from fedmed.training.trainer import one_cycle
 from fedmed_demo import demo_site
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_tool_classification"

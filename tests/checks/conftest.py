@@ -13,7 +13,7 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parent))
 from made_kits import SAFE, Authority  # noqa: E402
 
-from fedmed.checks.kit_findings import LIMITS  # noqa: E402
+from fedmed.checks.startup_kit import LIMITS  # noqa: E402
 from fedmed.settings.site import SiteConfig, parse_site  # noqa: E402
 
 AFFINE = np.diag([-0.8, -0.8, 5.0, 1.0])

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from fedmed.checks.kit_findings import MESSAGES, WALLS
+from fedmed.checks.startup_kit import MESSAGES, WALLS
 from fedmed.jobs.app_configs import job_classes
 
 PARTS = [{"id": id, "path": path, "args": {}} for id, path in WALLS.items()]

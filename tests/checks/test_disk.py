@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from fedmed.checks.ct_inspection import CTInspection
-from fedmed.checks.disk import check_disk, state_bytes
 from fedmed.checks.entries import read_entries
+from fedmed.checks.machine import check_disk, state_bytes
 from fedmed.data.datalist import ImageWithMask
 
 

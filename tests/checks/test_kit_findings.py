@@ -6,8 +6,7 @@ import os
 import pytest
 from made_kits import PARTS, SAFE, Authority
 
-from fedmed.checks.kit_findings import MESSAGES, check_kit
-from fedmed.checks.startup_kit import read_kit
+from fedmed.checks.startup_kit import MESSAGES, check_kit, read_kit
 from fedmed.jobs.app_configs import job_classes
 from fedmed.jobs.app_shape import TO_SERVER
 

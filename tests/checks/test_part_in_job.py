@@ -2,8 +2,8 @@
 
 import pytest
 
-from fedmed.checks.kit_findings import client_app
 from fedmed.checks.part_in_job import find_work
+from fedmed.checks.startup_kit import client_app
 from fedmed.errors import JobError
 
 

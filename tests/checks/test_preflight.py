@@ -12,10 +12,9 @@ import pytest
 import yaml
 
 from fedmed.checks import site_check as preflight_module
-from fedmed.checks.kit_findings import check_kit
-from fedmed.checks.server_connection import Connection, shake_hands
+from fedmed.checks.machine import Connection, shake_hands
 from fedmed.checks.site_check import parse, preflight
-from fedmed.checks.startup_kit import read_kit
+from fedmed.checks.startup_kit import check_kit, read_kit
 
 PASSED = "| Check server available | PASSED | N/A |\n"
 

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 
 from made_kits import Authority
 
-from fedmed.checks.kit_findings import check_kit
-from fedmed.checks.server_connection import Connection, shake_hands
-from fedmed.checks.startup_kit import read_kit
+from fedmed.checks.machine import Connection, shake_hands
+from fedmed.checks.startup_kit import check_kit, read_kit
 
 
 @contextmanager

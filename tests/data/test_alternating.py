@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from fedmed.data.alternating import Alternating
+from fedmed.data.cases import Alternating
 from fedmed.errors import DataError
 
 

@@ -4,7 +4,7 @@ import torch
 from monai.transforms import EnsureTyped, Lambdad
 from PIL import Image
 
-from fedmed.data.augment.clahe import ClaheViewsd
+from fedmed.data.augment.xray import ClaheViewsd
 from fedmed.data.cache import CaseCacheDataset
 from fedmed.data.cases import training_loader
 from fedmed.errors import DataError, FedMedError

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedmed.data.augment.rand_augment import RandAugment
+from fedmed.data.augment.xray import RandAugment
 from fedmed.errors import FedMedError
 
 

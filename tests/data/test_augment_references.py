@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from fedmed.data.augment.colours import COLOURS, Colours, mean_of
-from fedmed.data.augment.intensities import INTENSITIES
-from fedmed.data.augment.references import mean_values, references
+from fedmed.data.augment.intensities import INTENSITIES, mean_values, references
 from fedmed.errors import BundleError
 
 

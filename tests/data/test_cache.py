@@ -11,10 +11,11 @@ from monai.data import MetaTensor, get_track_meta
 from monai.transforms import RandFlipd, RandSpatialCropd, ScaleIntensityRanged, SpatialPadd
 
 from fedmed.data import cache as storing
-from fedmed.data.cache import FOLDER, CaseCacheDataset, CaseStore, default_cache_dir, purge, settings_text
+from fedmed.data.cache import CaseCacheDataset, CaseStore, settings_text
 from fedmed.data.cases import CheckCased, ForegroundIndexd, LoadCased
 from fedmed.data.datalist import load_datalist
 from fedmed.errors import DataError
+from fedmed.files import CACHE_FOLDER, default_cache_dir, purge
 
 
 class Counted(LoadCased):
@@ -46,7 +47,7 @@ def make(site, tmp_path):
 
 
 def files(tmp_path):
-    return sorted((tmp_path / "cache" / FOLDER).iterdir())
+    return sorted((tmp_path / "cache" / CACHE_FOLDER).iterdir())
 
 
 def test_each_case_is_decoded_once_whatever_the_number_of_processes(make, tmp_path):
@@ -192,7 +193,7 @@ def test_a_folder_that_cannot_be_made(make, tmp_path):
 
 def test_nobody_else_can_read_the_cache(make, tmp_path):
     make().prefill()
-    assert stat.S_IMODE((tmp_path / "cache" / FOLDER).stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "cache" / CACHE_FOLDER).stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in files(tmp_path)} == {0o600}
 
 
@@ -220,7 +221,7 @@ def test_writing_to_an_item_does_not_reach_the_file(make):
 
 def test_purge_deletes_our_files_only(make, tmp_path):
     make().prefill()
-    folder = tmp_path / "cache" / FOLDER
+    folder = tmp_path / "cache" / CACHE_FOLDER
     (folder / f"{'b' * 64}.x1.tmp").write_text("left by a killed process")
     for foreign in (folder / "notes.txt", tmp_path / "cache" / "other.pt"):
         foreign.write_text("not ours")

@@ -7,11 +7,12 @@ import torch
 from monai.data import DataLoader
 from monai.transforms import LoadImaged, ScaleIntensityRanged
 
-from fedmed.data.cache import FOLDER, CaseCacheDataset
+from fedmed.data.cache import CaseCacheDataset
 from fedmed.data.cases import training_loader
 from fedmed.data.classes import labelled_fraction, load_images
 from fedmed.data.datalist import load_datalist
 from fedmed.errors import DataError
+from fedmed.files import CACHE_FOLDER
 
 
 def cases(*counts):
@@ -152,13 +153,13 @@ def test_classes_reach_the_batch(classified, tmp_path, cache):
 
 def test_a_changed_class_is_noticed_without_preparing_the_image_again(classified, tmp_path):
     dataset(classified(training=["b", "a"]), tmp_path / "cache").prefill()
-    before = sorted((tmp_path / "cache" / FOLDER).iterdir())
+    before = sorted((tmp_path / "cache" / CACHE_FOLDER).iterdir())
     stamps = [path.stat().st_mtime_ns for path in before]
     content = json.loads((tmp_path / "datalist.json").read_text())
     content["training"][0]["label"] = "a"
     (tmp_path / "datalist.json").write_text(json.dumps(content))
     data = dataset((tmp_path, tmp_path / "datalist.json"), tmp_path / "cache")
     assert [data[0]["label"].item(), data[1]["label"].item()] == [0, 0]
-    assert sorted((tmp_path / "cache" / FOLDER).iterdir()) == before
+    assert sorted((tmp_path / "cache" / CACHE_FOLDER).iterdir()) == before
     assert [path.stat().st_mtime_ns for path in before] == stamps
     assert all(set(torch.load(path, weights_only=True)) == {"image"} for path in before)

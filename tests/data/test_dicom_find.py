@@ -6,7 +6,7 @@ import numpy as np
 import pydicom
 import pytest
 
-from fedmed.data.dicom_find import find_series
+from fedmed.data.dicom_results import find_series
 from fedmed.errors import DataError
 
 STORED = np.random.default_rng(3).integers(0, 2000, (7, 5, 6)).astype(np.uint16)

@@ -5,8 +5,7 @@ import numpy as np
 import pydicom
 import pytest
 
-from fedmed.data.dicom_find import find_series
-from fedmed.data.dicom_seg import Producer, segmentation, source_slices
+from fedmed.data.dicom_results import Producer, find_series, segmentation, source_slices
 from fedmed.data.prepare.dicom import read_series
 from fedmed.data.structure import Structure
 from fedmed.errors import DataError

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedmed.data import image_size, memory_share
+from fedmed.data import image_size
+from fedmed.data import read_limits as memory_share
 from fedmed.data.image_size import StatedSize, file_fault, picture, require_fits, size_fault, volume
 from fedmed.errors import DataError
 

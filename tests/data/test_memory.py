@@ -7,9 +7,10 @@ from monai.transforms import LoadImaged, ScaleIntensityRanged
 from PIL import Image
 
 from fedmed.data import cache as caching
-from fedmed.data.cache import FOLDER, CaseCacheDataset, CaseMemory
+from fedmed.data.cache import CaseCacheDataset, CaseMemory
 from fedmed.data.cases import training_loader
 from fedmed.data.datalist import load_datalist
+from fedmed.files import CACHE_FOLDER
 
 IMAGE = 6 * 4 * 4  # bytes of a prepared picture
 
@@ -49,10 +50,10 @@ def test_items_equal_those_without_memory(make, tmp_path, cache):
 
 def test_no_file_is_read_twice_also_by_the_dataset_of_the_next_round(make, tmp_path):
     expected = images(make())
-    for path in (tmp_path / "cache" / FOLDER).iterdir():
+    for path in (tmp_path / "cache" / CACHE_FOLDER).iterdir():
         path.unlink()
     assert torch.equal(images(make()), expected)
-    assert not list((tmp_path / "cache" / FOLDER).iterdir())
+    assert not list((tmp_path / "cache" / CACHE_FOLDER).iterdir())
 
 
 def test_writing_to_an_item_does_not_reach_the_memory(make):

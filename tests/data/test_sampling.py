@@ -6,10 +6,11 @@ import pytest
 import torch
 from monai.transforms import RandCropByPosNegLabeld, RandFlipd, RandShiftIntensityd, SpatialPadd
 
-from fedmed.data.cache import FOLDER, CaseCacheDataset
+from fedmed.data.cache import CaseCacheDataset
 from fedmed.data.cases import BACKGROUND, FOREGROUND, ForegroundIndexd, LoadCased, probe_loader, training_loader
 from fedmed.data.datalist import load_datalist
 from fedmed.errors import DataError
+from fedmed.files import CACHE_FOLDER
 
 KEYS = ["image", "label"]
 PATCH = (8, 8, 4)
@@ -62,7 +63,7 @@ def test_equal_batches_in_another_process_from_the_same_cache(site):
     )
     subprocess.run([sys.executable, "-c", code, str(root)], check=True)
     assert torch.equal(here, torch.load(root / "there.pt"))
-    assert len(list((root / "cache" / FOLDER).iterdir())) == 3
+    assert len(list((root / "cache" / CACHE_FOLDER).iterdir())) == 3
 
 
 def test_augmentation_changes_neither_order_nor_crops(site):

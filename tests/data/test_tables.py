@@ -7,10 +7,10 @@ import pytest
 from fedmed.data import tables
 from fedmed.data.prepare.video_layouts.layout import rows_of_text
 from fedmed.data.prepare.video_layouts.plain import Plain
-from fedmed.data.prepare.xray_table import read_table
+from fedmed.data.prepare.xray_labels import read_table
 from fedmed.data.tables import table_lines
+from fedmed.data.video.file_source import open_video
 from fedmed.data.video.label_table import read_label_table
-from fedmed.data.video.source import open_video
 from fedmed.errors import DataError
 
 

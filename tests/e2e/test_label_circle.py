@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import yaml
 
-from fedmed.data.cache import FOLDER
 from fedmed.federation.loop import run_job
+from fedmed.files import CACHE_FOLDER
 from fedmed.labelling.studies import read_site
 from fedmed_demo import demo_site
 
@@ -60,7 +60,7 @@ def next_round(tiny_job, site_yaml, tmp_path):
     def run(name):
         run_job(tiny_job(name, sites=TWO), tmp_path / name, {"ct_east": read_site(site_yaml)})
         rounds = (tmp_path / name / "server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
-        return json.loads(rounds[0])["sites"]["ct_east"], len(list((tmp_path / "c" / FOLDER).glob("*.pt")))
+        return json.loads(rounds[0])["sites"]["ct_east"], len(list((tmp_path / "c" / CACHE_FOLDER).glob("*.pt")))
 
     return run
 

@@ -13,8 +13,7 @@ from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.labelling.corrections import use_labels
-from fedmed.labelling.studies import read_site
-from fedmed.labelling.work_folder import read_work
+from fedmed.labelling.studies import read_site, read_work
 from fedmed.settings.site import load_file
 
 NAME, SITE, FRAMES = "instrument_segmentation", "inst_hyst", ("red", "noise")

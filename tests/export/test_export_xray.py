@@ -12,8 +12,8 @@ from monai.bundle import ConfigParser
 from PIL import Image
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.contract import pretraining
 from fedmed.bundles.find import CHECKOUT_BUNDLES
-from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
 from fedmed.export.card import story

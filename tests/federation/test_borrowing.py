@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedmed.bundles.score import DICE
-from fedmed.federation.release import hand_out
+from fedmed.federation.personal_layers import hand_out
 from fedmed.federation.server import Server
 from fedmed.federation.workflow import Closing
 from fedmed.messages.answers import Release, Update

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
-from fedmed.data.video.feature_store import encoder_digest
+from fedmed.data.video.video_features import encoder_digest
 from fedmed.federation import client
 from fedmed.federation.loop import run_job
 from fedmed.federation.own_best import EarlierScores

@@ -13,8 +13,8 @@ from fedmed.federation import loop
 from fedmed.federation.client import Client
 from fedmed.federation.open_round import TaskMaker
 from fedmed.federation.server import Server
-from fedmed.training import schedules
-from fedmed.training.schedules import one_cycle
+from fedmed.training import trainer as schedules
+from fedmed.training.trainer import one_cycle
 
 ADAMW = {"by": "adamw", "decay": 0}  # it decays what has changed, also by rounding
 ALGORITHMS = {

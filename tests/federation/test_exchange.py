@@ -19,9 +19,8 @@ from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
-from fedmed.messages.answers import Extras
+from fedmed.messages.answers import Extras, extras_bytes
 from fedmed.messages.task import Task
-from fedmed.messages.values import extras_bytes
 from fedmed.privacy.limits import read_ledger
 from fedmed.settings.site import load_file
 

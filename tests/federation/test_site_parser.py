@@ -18,7 +18,7 @@ from fedmed.federation.client import Client
 from fedmed.federation.opened_model import listed, site_parser
 from fedmed.messages.task import Task
 from fedmed.settings.site import load_site
-from fedmed.training.schedules import one_cycle
+from fedmed.training.trainer import one_cycle
 
 SMALL = {"batch_size": 2, "patch_size": [16, 16, 16], "pixdim": [5.5, 5.5, 12.0]}
 

@@ -9,8 +9,7 @@ from nvflare.apis.job_def import JobMetaKey
 from nvflare.fuel.utils.zip_utils import zip_directory_to_bytes
 
 from fedmed.errors import JobError
-from fedmed.flare.app_signatures import Signed
-from fedmed.flare.job_description import LEADS, SERVERS, check_deployed, check_started, check_submitted
+from fedmed.flare.job_description import LEADS, SERVERS, Signed, check_deployed, check_started, check_submitted
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ID = "0a4c5f3e-2b1d-4c6e-8f70-9182a3b4c5d6"

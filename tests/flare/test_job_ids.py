@@ -8,7 +8,7 @@ from nvflare.private.defs import RequestHeader, TrainingTopic
 from nvflare.private.fed.client.admin import RequestProcessor
 
 from fedmed.errors import JobError
-from fedmed.flare.job_ids import KnownJobs, check_new, is_job_id
+from fedmed.flare.job_archive import KnownJobs, check_new, is_job_id
 
 ID = "0a4c5f3e-2b1d-4c6e-8f70-9182a3b4c5d6"
 FOLDERS = ["local", "startup", "transfer", "store", "snapshots", "audit.log", "logs"]  # of a kit

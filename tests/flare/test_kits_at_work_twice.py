@@ -8,8 +8,8 @@ from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.sfm.conn_manager import ConnManager
 from nvflare.fuel.f3.sfm.sfm_endpoint import SfmEndpoint
 
-from fedmed.flare import kits_at_work_twice
-from fedmed.flare.kits_at_work_twice import AT_SITE, SECONDS, watch_server, watch_site
+from fedmed.flare import lost_processes as kits_at_work_twice
+from fedmed.flare.lost_processes import AT_SITE, SECONDS, watch_server, watch_site
 
 
 @pytest.fixture

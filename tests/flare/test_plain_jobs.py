@@ -34,8 +34,7 @@ from nvflare.private.fed.utils.app_authz import AppAuthzService
 from nvflare.private.fed.utils.app_deployer import AppDeployer
 from nvflare.security.security import EmptyAuthorizer
 
-from fedmed.checks.kit_findings import check_kit
-from fedmed.checks.startup_kit import read_kit
+from fedmed.checks.startup_kit import check_kit, read_kit
 from fedmed.errors import JobError, SiteConfigError
 from fedmed.flare import job_archive, job_gate, json_only
 from fedmed.provisioning.command_line import EXAMPLE

@@ -11,7 +11,7 @@ from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_
 from nvflare.lighter.utils import Identity, generate_cert, generate_keys, sign_folders
 
 from fedmed.errors import JobError, StateError
-from fedmed.flare.app_signatures import Signed, read_signatures
+from fedmed.flare.job_description import Signed, read_signatures
 from fedmed.flare.job_gate import RECORD, SignedJobs
 
 LEAD = ("lead@example.org", "study_office", "lead")

@@ -12,10 +12,10 @@ from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.privacy.sendings import SiteAnswers
-from fedmed.reports.feature_pictures import feature_pictures
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import write_report
 from fedmed.reports.run_report import report_of
+from fedmed.reports.site_pictures import feature_pictures
 from fedmed.settings.site import load_site
 from tests.shipped import shipped
 

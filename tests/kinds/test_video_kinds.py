@@ -20,7 +20,7 @@ from fedmed.reports.run_report import report_of
 from fedmed.reports.segmentation_2d_report import read_frame
 from fedmed.reports.timelines import read_phases
 from fedmed.settings.site import load_file
-from fedmed.training.confusion import Confusion
+from fedmed.training.label_counts import Confusion
 
 HERE = Path(__file__).parent
 SITES = ("lap_cho1", "lap_hei2")

@@ -11,7 +11,7 @@ import pytest
 from fedmed.errors import DataError
 from fedmed.labelling.corrections import RECORD, use_labels
 from fedmed.labelling.studies import prepare_work, read_site
-from fedmed.labelling.study_images import CORRECTED
+from fedmed.labelling.views import CORRECTED
 
 SHAPE = (6, 5, 4)
 

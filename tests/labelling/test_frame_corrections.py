@@ -12,7 +12,7 @@ from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.errors import DataError
 from fedmed.labelling.corrections import RECORD, use_labels
 from fedmed.labelling.studies import prepare_work, read_site
-from fedmed.labelling.study_images import CORRECTED
+from fedmed.labelling.views import CORRECTED
 
 SIZE = (6, 8)
 

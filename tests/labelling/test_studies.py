@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from fedmed.errors import DataError, SiteConfigError
-from fedmed.labelling.studies import prepare_work, read_site, work_folder
-from fedmed.labelling.work_folder import MAP, read_work
+from fedmed.labelling.studies import MAP, prepare_work, read_site, read_work, work_folder
 from fedmed.settings.site import parse_site
 
 

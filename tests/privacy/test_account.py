@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from fedmed.errors import PrivacyError
-from fedmed.privacy.account import PrivacyAccount, epsilon
+from fedmed.privacy.protection import PrivacyAccount, epsilon
 from fedmed.settings.privacy import Privacy
 
 DELTA = 1e-5

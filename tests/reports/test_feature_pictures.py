@@ -5,9 +5,9 @@ import pytest
 from matplotlib.colors import to_hex
 
 from fedmed.errors import DataError
-from fedmed.reports.feature_pictures import feature_figure, feature_pictures, read_features
 from fedmed.reports.palette import PHASES
 from fedmed.reports.run_contents import Site
+from fedmed.reports.site_pictures import feature_figure, feature_pictures, read_features
 
 CONTENT = {
     "points": np.array([[0, 0], [1, 0], [0, 1], [1, 1], [2, 2]], np.float32),

@@ -1,9 +1,8 @@
 """A model that says the same of every frame of a site's videos, told from counts that sites send."""
 
 from fedmed.data.structure import Structure
-from fedmed.reports.phases_report import PhasesReport
-from fedmed.reports.presence_report import PresenceReport
 from fedmed.reports.run import read_run
+from fedmed.reports.video_report import PhasesReport, PresenceReport
 
 PARTS = ("tp", "fp", "fn")
 

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from fedmed.reports.label_charts import heat_map
+from fedmed.reports.label_charts import confusion_maps, heat_map, phase_colours, spoken
 from fedmed.reports.palette import PHASES, VARIABLES
-from fedmed.reports.phase_charts import confusion_maps, phase_colours, spoken
-from fedmed.training.confusion import Confusion
-from fedmed.training.label_counts import LabelCounts
+from fedmed.training.label_counts import Confusion, LabelCounts
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_phase_classification"
 NAMES = ["preparation", "clipping_and_cutting", "cleaning"]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from fedmed.reports.presence_report import frames_of, precision_recall, precision_recall_points
 from fedmed.reports.run import read_run
+from fedmed.reports.video_report import frames_of, precision_recall, precision_recall_points
 
 TABLE = "second,true_grasper,true_clipper,p_grasper,p_clipper\n0,1,0,0.9,0.2\n1,0,0,0.6,0.1\n2,1,0,0.4,0.3\n"
 

@@ -4,8 +4,7 @@ import json
 import pytest
 from rich.console import Console
 
-from fedmed.reports.live import Follower, Tail, last_error, render, round_line, site_line
-from fedmed.reports.live_state import LiveSite, LiveState
+from fedmed.reports.live import Follower, LiveSite, LiveState, Tail, last_error, render, round_line, site_line
 
 
 def add(path, *lines):

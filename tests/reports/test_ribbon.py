@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedmed.errors import DataError
-from fedmed.reports.ribbon import held
+from fedmed.reports.timelines import held
 from fedmed.reports.viewed_video import read_predictions
 
 NAMES = ("grasper", "clipper")

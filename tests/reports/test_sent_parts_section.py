@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from fedmed.methods.supervised_fedavg import SupervisedFedAvg
-from fedmed.reports.rounds import Round
 from fedmed.reports.run_contents import Site
+from fedmed.reports.run_files import Round
 from fedmed.systems.fedcy.method import FedCy
 from fedmed.systems.fedcy.report import SentPartsSection, shares, whose
 

@@ -11,7 +11,7 @@ from PIL import Image, ImageColor
 
 from fedmed.data.datalist import case_names
 from fedmed.reports.palette import MARKS, PREDICTION, TRUTH
-from fedmed.training.mask_scores import SCORES
+from fedmed.training.mask_recorder import SCORES
 from fedmed.training.video_recorder import frames_file
 from fedmed_demo import demo_site
 

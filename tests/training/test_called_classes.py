@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedmed.training.called_classes import Called, called, classes_called, entropy, objection
+from fedmed.training.label_counts import Called, called, classes_called, entropy, objection
 
 
 def looked_at(*rows, several=False):

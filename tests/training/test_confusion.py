@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedmed.errors import FedMedError
-from fedmed.training.confusion import Confusion
+from fedmed.training.label_counts import Confusion
 
 PHASES = ["preparation", "clipping", "cleaning"]
 

@@ -5,7 +5,7 @@ import torch
 
 from fedmed.data.augment.clip_views import ClipViews
 from fedmed.errors import FedMedError
-from fedmed.training.frame_batches import FrameBatches, StackedFrames
+from fedmed.training.video_frames import FrameBatches, StackedFrames
 
 
 def clips(frames, height=6, width=8):

@@ -10,7 +10,7 @@ from torch import nn
 
 from fedmed.errors import FedMedError
 from fedmed.training.kept_features import KeptFeatures, cosines, spread, two_dimensions
-from fedmed.training.phase_recorder import PhaseRecorder
+from fedmed.training.video_recorder import PhaseRecorder
 
 PHASES = ["preparation", "clipping"]
 

@@ -5,7 +5,7 @@ from ignite.engine import Engine
 from torch import nn
 
 from fedmed.errors import FedMedError
-from fedmed.training.kept_gates import KeptGates
+from fedmed.training.kept_features import KeptGates
 
 
 class Gated(nn.Module):

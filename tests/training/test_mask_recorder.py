@@ -10,8 +10,7 @@ import torch
 from ignite.engine import Engine
 
 from fedmed.errors import DataError, FedMedError
-from fedmed.training.mask_recorder import MaskDice, MaskRecorder
-from fedmed.training.mask_scores import class_scores, frame_scores
+from fedmed.training.mask_recorder import MaskDice, MaskRecorder, class_scores, frame_scores
 
 CLASSES, NAMES = ["shaft", "wrist"], ["a", "b"]
 

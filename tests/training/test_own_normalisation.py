@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedmed.errors import DataError
-from fedmed.training.own_normalisation import adapt, normalisation_layers, own_statistics
+from fedmed.training.corrections.statistics import adapt, normalisation_layers, own_statistics
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import torch
 from ignite.engine import Engine
 
 from fedmed.errors import DataError, FedMedError
-from fedmed.training.confusion import Confusion
-from fedmed.training.phase_recorder import PhaseRecorder, PhaseScore
+from fedmed.training.label_counts import Confusion
+from fedmed.training.video_recorder import PhaseRecorder, PhaseScore
 
 PHASES = ["preparation", "clipping", "cleaning"]
 NAMES = ["a", "b", "c"]

@@ -9,7 +9,7 @@ from ignite.engine import Engine
 
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.label_counts import LabelCounts
-from fedmed.training.presence_recorder import PresenceRecorder, VideoF1
+from fedmed.training.video_recorder import PresenceRecorder, VideoF1
 
 TOOLS = ["grasper", "clipper", "bag"]
 NAMES = ["a", "b", "c"]

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fedmed.errors import FedMedError
-from fedmed.training.schedules import one_cycle, scaled_learning_rate, sigmoid_ramp_up
+from fedmed.training.trainer import one_cycle, scaled_learning_rate, sigmoid_ramp_up
 
 
 def rates(optimizer, steps=100):

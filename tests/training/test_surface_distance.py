@@ -6,7 +6,7 @@ import torch
 from monai.metrics import compute_average_surface_distance, compute_hausdorff_distance
 
 from fedmed.errors import FedMedError
-from fedmed.training.surface_distance import average_distance, hausdorff95, islands, surface_distances
+from fedmed.training.metrics import average_distance, hausdorff95, islands, surface_distances
 
 
 def square_and_spike():

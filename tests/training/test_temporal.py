@@ -8,14 +8,14 @@ import torch
 from ignite.engine import Events
 from torch import nn
 
-from fedmed.data.video.clip_loader import PreparedVideos
+from fedmed.data.video.clips import PreparedVideos
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.stored_video import StoredVideo
 from fedmed.data.video.video_features import ShuffledVideos, VideoFeatures
 from fedmed.errors import Aborted, DataError
 from fedmed.systems.tecno.engine import StageCrossEntropy, TemporalEvaluator, TemporalTrainer
-from fedmed.training.phase_recorder import PhaseRecorder, PhaseScore
 from fedmed.training.trainer import AbortHandler, NonFiniteLossHandler, ProgressHandler
+from fedmed.training.video_recorder import PhaseRecorder, PhaseScore
 
 LENGTHS = (6, 9)
 CLASSES = ["a", "b", "c"]

@@ -18,7 +18,7 @@ from fedmed.adapting.page import adaptation_page, card_section, with_section
 from fedmed.bundles.digests import DIGESTS, SIGNATURE, bundle_files, read_digests, write_digests
 from fedmed.bundles.given_bundle import open_given
 from fedmed.bundles.infer import CONFIGS, WEIGHTS, check_ready
-from fedmed.data.augment.references import references
+from fedmed.data.augment.intensities import references
 from fedmed.errors import BundleError, DataError
 from fedmed.export.configs import to_yaml
 from fedmed.export.folder import DOCS, METADATA, check_apart, check_target, staged

@@ -9,12 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fedmed.adapting.decisions import DEAD_ZONE, Adapted
+from fedmed.adapting.decisions import DEAD_ZONE, Adapted, Predictions
 from fedmed.adapting.folder_images import FolderImages
-from fedmed.adapting.predictions import Predictions
 from fedmed.data.augment.intensities import INTENSITIES, histogram
+from fedmed.reports.label_charts import spoken
 from fedmed.reports.palette import INK, LIGHT, MUTED
-from fedmed.reports.phase_charts import spoken
 from fedmed.reports.plots import WIDTH
 from fedmed.training.corrections.own_images import OwnImages
 

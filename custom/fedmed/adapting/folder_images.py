@@ -10,7 +10,7 @@ from monai.data import MetaTensor
 from torch import Tensor
 
 from fedmed.bundles.infer import open_inference, told_by
-from fedmed.data.cases import plain
+from fedmed.data.listed_images import plain
 from fedmed.errors import BundleError, DataError
 
 NEEDED = ("dataset", "inferer", "network", "weights")  # of inference, as MONAI's bundles name them

@@ -10,13 +10,12 @@ from torch import Tensor
 
 from fedmed.adapting import charts
 from fedmed.adapting.charts import chosen_cases
-from fedmed.adapting.decisions import COLOUR, INTENSITY, STATISTICS, Adapted, Decision
+from fedmed.adapting.decisions import COLOUR, INTENSITY, STATISTICS, Adapted, Decision, Prediction
 from fedmed.adapting.folder_images import FolderImages
-from fedmed.adapting.predictions import Prediction
 from fedmed.data.augment.colours import COLOURS, Colours, colours
 from fedmed.plain_text import in_markdown
+from fedmed.reports.label_charts import spoken
 from fedmed.reports.palette import MARKS, png_address
-from fedmed.reports.phase_charts import spoken
 from fedmed.reports.plots import style, svg
 from fedmed.reports.sheet import Sheet, SheetFigure, SheetTable
 from fedmed.reports.words import join

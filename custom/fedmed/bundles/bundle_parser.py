@@ -15,7 +15,7 @@ from monai.bundle.utils import merge_kv
 from torch import Tensor, nn
 
 from fedmed.errors import BundleError, FedMedError, SharingError, unwrapped
-from fedmed.messages.values import is_number
+from fedmed.messages.answers import is_number
 from fedmed.moved_classes import hint
 from fedmed.seeds import derive_seed
 from fedmed.yaml_limits import check_limits

@@ -1,7 +1,7 @@
-"""What a bundle must define for a federation, and what of it is missing; ``docs/bundles.md`` says it in words."""
+"""What a bundle must have for a federation, and for pre-training."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from monai.bundle import ConfigParser, ReferenceResolver
@@ -10,9 +10,53 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import BundleParser
 from fedmed.bundles.find import SHARED_OVERLAYS
 from fedmed.bundles.metadata_classes import structures
-from fedmed.bundles.pretraining import pretraining
 from fedmed.bundles.site_facts import FACTS, config_ids, missing_fact
 from fedmed.errors import BundleError
+
+PRETRAINED = "pretrained.pt"
+EXAMPLE = "pretraining: {overlay: pretrain, encoder: encoder, setting: pretrained}"
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """How a bundle pre-trains: ``pretraining`` of its ``federation.yaml``.
+
+    Attributes:
+        overlay: merged last, it makes a training without labels of a training with them.
+        encoder: id of the encoder in the configs, and the first part of its tensors' names in every network.
+        setting: id of the file that a stand-alone training starts from.
+    """
+
+    overlay: str
+    encoder: str
+    setting: str
+
+    @property
+    def prefix(self) -> str:
+        """What the names of the encoder's tensors begin with."""
+        return f"{self.encoder}."
+
+
+def pretraining(bundle: Bundle) -> Pretraining | None:
+    """How a bundle pre-trains; None if it does not.
+
+    Raises:
+        BundleError: its ``federation.yaml`` says it wrongly.
+    """
+    content = bundle.federation.get("pretraining")
+    if content is None:
+        return None
+    keys = {field.name for field in fields(Pretraining)}
+    if not isinstance(content, Mapping) or set(content) != keys or not all(_is_name(v) for v in content.values()):
+        raise BundleError(
+            f"{bundle.root}/configs/federation.yaml: 'pretraining' is {content!r}. Example:\n    {EXAMPLE}"
+        )
+    return Pretraining(**content)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
 
 TRAINING = ("supervised", "unsupervised")
 EVERY_SITE = (*TRAINING, "evaluate")

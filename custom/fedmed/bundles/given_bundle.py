@@ -21,12 +21,11 @@ import yaml
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import merged
-from fedmed.bundles.digests import DIGESTS, bundle_files, changed_files, read_digests, whole_digest
+from fedmed.bundles.digests import DIGESTS, bundle_files, changed_files, read_digests, signer, whole_digest
 from fedmed.bundles.find import CHECKOUT_BUNDLES
-from fedmed.bundles.signature import signer
 from fedmed.errors import BundleError
 from fedmed.files import folders_of
-from fedmed.messages.values import is_number
+from fedmed.messages.answers import is_number
 from fedmed.yaml_limits import load_limited
 
 log = logging.getLogger("fedmed.bundles")

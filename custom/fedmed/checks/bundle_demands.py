@@ -12,8 +12,8 @@ from fedmed.checks.site_findings import SiteFinding
 from fedmed.data.patients import TrainedOn
 from fedmed.errors import BundleError, FedMedError
 from fedmed.federation.opened_model import own_words
+from fedmed.kinds.find_kind import check_bundle
 from fedmed.kinds.kind import Kind
-from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.settings.site import SiteConfig
 
 

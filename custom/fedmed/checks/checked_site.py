@@ -4,13 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedmed.checks.bundle_demands import BundleDemands
-from fedmed.checks.disk import Space
 from fedmed.checks.entries import MEASURED, Cases, Entry
 from fedmed.checks.inspection import Inspection
-from fedmed.checks.machine import MachineFacts
+from fedmed.checks.machine import Connection, MachineFacts, Space
 from fedmed.checks.measurement import Measured, choose_sample
 from fedmed.checks.part_in_job import PartInJob
-from fedmed.checks.server_connection import Connection
 from fedmed.checks.site_findings import SiteFinding, problems
 from fedmed.data.classes import labelled_fraction
 from fedmed.data.datalist import HELD_OUT, UNLABELED

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.entries import LISTS
-from fedmed.checks.server_connection import Connection
+from fedmed.checks.machine import Connection
 from fedmed.checks.site_findings import problems
 from fedmed.reports.words import NOTHING, count, duration, join, size
 

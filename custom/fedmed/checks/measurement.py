@@ -15,8 +15,8 @@ from typing import Any
 
 import psutil
 
-from fedmed.checks.disk import nearest_folder
 from fedmed.checks.entries import MEASURED, Cases, Entry, voxels
+from fedmed.checks.machine import nearest_folder
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_findings import SiteFinding
 from fedmed.data.datalist import HELD_OUT

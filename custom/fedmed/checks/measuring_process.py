@@ -22,13 +22,12 @@ from monai.bundle import ConfigParser
 
 from fedmed.bundles.bundle_parser import initial_network, named_tensors, parsed
 from fedmed.checks.part_in_job import requested_job
-from fedmed.data.cache import prepared_sizes
 from fedmed.errors import FedMedError, first_line
 from fedmed.federation.client import Client
 from fedmed.federation.opened_model import own_words
-from fedmed.files import write_atomically
+from fedmed.files import prepared_sizes, write_atomically
+from fedmed.messages.answers import extras_bytes
 from fedmed.messages.task import Task
-from fedmed.messages.values import extras_bytes
 from fedmed.settings.site import SiteConfig, load_file
 
 WARM_UP = 1  # steps that are not counted: the first one allocates, and cuDNN looks for its fastest kernels

@@ -17,15 +17,12 @@ import psutil
 
 from fedmed.checks.bundle_demands import check_exchange, check_share, read_demands
 from fedmed.checks.checked_site import CheckedSite
-from fedmed.checks.disk import check_disk, state_bytes
 from fedmed.checks.entries import LISTS, USED, check_lists, count_lists, read_entries
-from fedmed.checks.kit_findings import check_kit, client_app
-from fedmed.checks.machine import check_machine
+from fedmed.checks.machine import Connection, check_disk, check_machine, shake_hands, state_bytes
 from fedmed.checks.measurement import measure
 from fedmed.checks.part_in_job import PartInJob, find_work
-from fedmed.checks.server_connection import Connection, shake_hands
 from fedmed.checks.site_findings import AREAS, PROBLEM, SiteFinding, link_finding
-from fedmed.checks.startup_kit import SITE_FILE, Kit, read_kit
+from fedmed.checks.startup_kit import SITE_FILE, Kit, check_kit, client_app, read_kit
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import JobError, SiteConfigError
 from fedmed.kinds.find_kind import kind_by_look

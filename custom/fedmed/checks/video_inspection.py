@@ -15,11 +15,10 @@ from fedmed.data.prepare.case import Case, VideoCase
 from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.video_inspect import inspect_video
 from fedmed.data.prepare.video_layouts.layout import PARTS
-from fedmed.data.video.frame_masks import FrameMasks
+from fedmed.data.video.frame_masks import FrameMasks, better_rate, used_masks
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.label_table import TimedLabels, read_label_table
-from fedmed.data.video.mask_rates import better_rate, used_masks
-from fedmed.data.video.space_needed import space_needed
+from fedmed.data.video.stored_video import space_needed
 from fedmed.errors import DataError
 from fedmed.reports.words import NOTHING
 

@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import pickle
-import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,29 +29,12 @@ from fedmed.data.datalist import FILE_KEYS
 from fedmed.data.image_size import require_fits
 from fedmed.durable_files import check_digest, write_tensors
 from fedmed.errors import DataError, StateError, unwrapped
-from fedmed.files import fedmed_home, write_atomically
+from fedmed.files import CACHE_FOLDER, write_atomically
 
 log = logging.getLogger("fedmed.data")
 
-FOLDER = "fedmed-cases"
 FOREGROUND = "foreground_index"  # of a prepared case: see ForegroundIndexd
-PREPARED = (".pt", ".frames")  # files of prepared cases and videos
-_OWN_FILE = re.compile(r"[0-9a-f]{64}\.(pt|frames|features|json|source|masks|lock|[^.]+\.tmp)")
 _UNREADABLE = (StateError, RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError)
-
-
-def default_cache_dir() -> str:
-    """The cache folder of a site whose settings name none: ``$FEDMED_HOME/cache`` or ``~/.cache/fedmed/cache``."""
-    return str(fedmed_home() / "cache")
-
-
-def prepared_sizes(cache_dir: Path) -> list[int]:
-    """Bytes of each case and video that is prepared there.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
-    return [path.stat().st_size for path in (cache_dir / FOLDER).iterdir() if path.suffix in PREPARED]
 
 
 class CaseStore:
@@ -62,7 +44,7 @@ class CaseStore:
     """
 
     def __init__(self, cache_dir: Path | str) -> None:
-        self.folder = Path(cache_dir).expanduser() / FOLDER
+        self.folder = Path(cache_dir).expanduser() / CACHE_FOLDER
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.folder.chmod(0o700)
@@ -151,17 +133,6 @@ def case_key(case: Mapping[str, Any], settings: str) -> str:
             text = f"\0{name}\0{case[name]}\0{facts.st_size}\0{facts.st_mtime_ns}"
             digest.update(text.encode(errors="surrogateescape"))
     return digest.hexdigest()
-
-
-def purge(cache_dir: Path | str) -> int:
-    """Delete each preprocessed case and video and all features below ``cache_dir``, nothing else; return how many."""
-    folder = Path(cache_dir).expanduser() / FOLDER
-    files = [path for path in folder.glob("*") if _OWN_FILE.fullmatch(path.name) and path.is_file()]
-    for path in files:
-        path.unlink(missing_ok=True)
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-    return len(files)
 
 
 Step = Callable[[Any], Any]

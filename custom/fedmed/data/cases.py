@@ -2,7 +2,8 @@
 
 import logging
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import torch
 from monai.config import KeysCollection
 from monai.data import DataLoader, MetaTensor
 from monai.transforms import LoadImage, MapTransform, Transform
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import RandomSampler, Subset
 
@@ -20,17 +20,6 @@ from fedmed.data.geometry import axis_order, corner_distance, unit_fault
 from fedmed.data.prepare.volume_faults import NORMALISED
 from fedmed.errors import DataError, first_line
 from fedmed.seeds import derive_seed
-
-
-def spread(length: int, most: int) -> NDArray[np.int64]:
-    """At most ``most`` places of a list of ``length``, evenly spread: the middles of equal parts, which increase."""
-    n = min(length, most)
-    return (2 * np.arange(n, dtype=np.int64) + 1) * length // (2 * max(n, 1))
-
-
-def plain(value: Any) -> Tensor:
-    """The tensor without MONAI's metadata, which dispatches every operation on it through Python."""
-    return value.as_tensor() if hasattr(value, "as_tensor") else torch.as_tensor(value)
 
 
 def hush_dicom_decoder() -> None:
@@ -247,3 +236,50 @@ def probe_loader(
     generator = torch.Generator().manual_seed(derive_seed(seed, "probe images"))
     chosen = torch.randperm(len(dataset), generator=generator)[:samples].tolist()
     return DataLoader(Subset(dataset, chosen), num_workers, batch_size=batch_size)
+
+
+class Alternating:
+    """A loader that gives a batch of each of its loaders in turn; one that has ended is left out.
+
+    Two loaders of as many batches are mixed half and half, whatever the sizes of their data.
+
+    Args:
+        loaders: each with a length.
+
+    Attributes:
+        dataset: of the first loader.
+
+    Raises:
+        DataError: there are no loaders.
+    """
+
+    def __init__(self, loaders: Sequence[Any]) -> None:
+        if not loaders:
+            raise DataError("batches shall alternate between loaders, and there are no loaders; list one at least")
+        self.loaders, self.dataset = list(loaders), getattr(loaders[0], "dataset", None)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.loaders))
+
+    def __iter__(self) -> Iterator[Any]:
+        ended = object()
+        for batches in zip_longest(*self.loaders, fillvalue=ended):
+            yield from (batch for batch in batches if batch is not ended)
+
+
+class PlainImages:
+    """What a dataset prepares once, before its random transforms: ``[i]["image"]``, (C, ...).
+
+    Args:
+        dataset: the training cases.
+    """
+
+    def __init__(self, dataset: CaseCacheDataset) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset.data)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        """Image ``index``."""
+        return {"image": self.dataset.prepared(index)["image"]}

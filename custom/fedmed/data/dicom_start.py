@@ -8,8 +8,7 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
-from fedmed.data.memory_share import GB, allowed_bytes
-from fedmed.data.regular_file import file_bytes
+from fedmed.data.read_limits import GB, allowed_bytes, file_bytes
 
 MARK_AT, MARK, GROUP = 128, b"DICM", b"\x02\x00"
 LONG = {b"OB", b"OD", b"OF", b"OL", b"OV", b"OW", b"SQ", b"SV", b"UC", b"UN", b"UR", b"UT", b"UV"}

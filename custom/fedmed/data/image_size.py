@@ -22,8 +22,7 @@ from nibabel.wrapstruct import WrapStructError
 from PIL import Image, UnidentifiedImageError
 
 from fedmed.data.dicom_start import dicom_fault, is_dicom
-from fedmed.data.memory_share import GB, MOST, allowed_bytes, most_bytes
-from fedmed.data.regular_file import file_bytes
+from fedmed.data.read_limits import GB, MOST, allowed_bytes, file_bytes, most_bytes
 from fedmed.errors import DataError, first_line
 
 PIXELS = 89_478_485  # of a picture or radiograph: Pillow's own limit, six times those of the largest detectors
@@ -70,7 +69,7 @@ def size_fault(stated: StatedSize, allowed: int | None = None) -> str:
 
     Args:
         stated: what its header says.
-        allowed: bytes of memory; None: those of this process, see :mod:`fedmed.data.memory_share`.
+        allowed: bytes of memory; None: those of this process, see :mod:`fedmed.data.read_limits`.
     """
     shown = "×".join(map(str, stated.shape))
     if stated.picture and math.prod(stated.shape) > PIXELS:

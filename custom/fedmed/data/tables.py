@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedmed.data.regular_file import file_bytes
+from fedmed.data.read_limits import file_bytes
 from fedmed.errors import DataError
 
 OF_A_VIDEO, OF_IMAGES = 2**25, 2**27  # bytes: a row for each frame of a day, and one for each of a million images

@@ -13,9 +13,8 @@ from monai.bundle import ConfigParser
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import BundleParser, parsed
-from fedmed.bundles.digests import write_digests
+from fedmed.bundles.digests import read_key, sign, write_digests
 from fedmed.bundles.metadata_classes import channel_names
-from fedmed.bundles.signature import read_key, sign
 from fedmed.bundles.site_facts import words_fault, words_needed
 from fedmed.data.structure import Structure, titles
 from fedmed.errors import ExportError
@@ -30,7 +29,7 @@ from fedmed.export.verify import verify as verify_bundle
 from fedmed.export.weights import Weights, complete_weights, open_store, without_parts
 from fedmed.export.weights_origin import provenance
 from fedmed.jobs.study import Study
-from fedmed.kinds.model_card import CardWords
+from fedmed.kinds.kind import CardWords
 from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.settings.site_file import WORD_NAME, WORD_TEXT
 

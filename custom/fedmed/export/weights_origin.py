@@ -4,12 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fedmed.bundles.score import Score
-from fedmed.data.augment.references import REFERENCES
+from fedmed.data.augment.intensities import REFERENCES
 from fedmed.errors import FedMedError
 from fedmed.export.exporter import Exporter
 from fedmed.export.finished_run import LAST_MODEL, SELECTED, FinishedRun
-from fedmed.export.unseen import KeptMean
-from fedmed.export.weights import Weights
+from fedmed.export.weights import KeptMean, Weights
 from fedmed.jobs.job import STUDY
 from fedmed.jobs.job_folder import read_app
 from fedmed.methods.declarations import ROLES, TRAINING_ROLES, USED_LABELS

@@ -17,7 +17,7 @@ from fedmed.bundles.bundle_parser import named_tensors, parsed, seed_everything
 from fedmed.bundles.contract import Use
 from fedmed.data.datalist import UNLABELED, case_names, check_words, list_entries
 from fedmed.data.patients import TrainedOn, check_patients, owners
-from fedmed.data.video.feature_store import encoder_digest
+from fedmed.data.video.video_features import encoder_digest
 from fedmed.errors import BundleError, JobError
 from fedmed.federation.opened_model import (
     OpenedModel,
@@ -34,16 +34,16 @@ from fedmed.federation.opened_model import (
     validation_scores,
 )
 from fedmed.federation.own_best import EarlierScores, OwnBest
-from fedmed.federation.release import hand_out
+from fedmed.federation.personal_layers import hand_out
 from fedmed.jobs.job import Job
-from fedmed.kinds.sound_bundle import check_bundle
+from fedmed.kinds.find_kind import check_bundle
 from fedmed.messages.answers import Answer, Extras, Release, Update
 from fedmed.messages.task import OWN, SELECTED, Task
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
+from fedmed.training.case_recorder import write_patients
 from fedmed.training.corrected_steps import Corrections
-from fedmed.training.evaluation_files import write_patients
 from fedmed.training.trainer import AbortHandler
 
 log = logging.getLogger("fedmed.site")

@@ -19,12 +19,11 @@ import torch
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
-from fedmed.data.augment.references import mean_values
+from fedmed.data.augment.intensities import mean_values
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
-from fedmed.messages.answers import Extras
+from fedmed.messages.answers import Extras, extras_bytes, is_number
 from fedmed.messages.task import Task
-from fedmed.messages.values import extras_bytes, is_number
 from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.plain_text import in_terminal
 

@@ -12,26 +12,42 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
 from fedmed.aggregation.geometry import update_geometry
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.bundles.bundle_parser import plain_metrics
+from fedmed.bundles.score import Score
 from fedmed.durable_files import append_json, save_json, save_lines
 from fedmed.errors import StateError
+from fedmed.federation.exchange import Exchange
+from fedmed.federation.open_round import AppliedRule, OpenRound, TaskMaker
+from fedmed.federation.told_numbers import CollapseGuard
 from fedmed.files import CHECKOUT
-from fedmed.messages.answers import Update
-from fedmed.messages.values import extras_bytes
+from fedmed.jobs.job import Job
+from fedmed.jobs.study import Study
+from fedmed.messages.answers import Update, extras_bytes
 from fedmed.recovery.checkpoint import config_of
+from fedmed.recovery.model_store import ModelStore
 
 PACKAGES = ("fedmed", "nvflare", "monai", "torch", "numpy", "scipy", "pytorch-ignite", "nibabel", "itk")
 log = logging.getLogger("fedmed.server")
 
 
-if TYPE_CHECKING:
-    from fedmed.federation.server import Server
+class DescribedServer(Protocol):
+    """What of :class:`fedmed.federation.server.Server` its records tell."""
+
+    job: Job
+    study: Study
+    store: ModelStore
+    tasks: TaskMaker
+    score: Score
+    round: OpenRound
+    applied: AppliedRule
+    exchange: Exchange
+    guard: CollapseGuard | None
 
 
 def package_versions() -> dict[str, str]:
@@ -105,7 +121,7 @@ def all_finite_numbers(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def run_description(server: "Server") -> dict[str, Any]:
+def run_description(server: DescribedServer) -> dict[str, Any]:
     """What a run's record says before the first round: sites, bundle, settings.
 
     Args:
@@ -131,11 +147,9 @@ def run_description(server: "Server") -> dict[str, Any]:
     return facts | ({"resumed": server.tasks.earlier} if server.tasks.earlier else {})
 
 
-if TYPE_CHECKING:
-    from fedmed.federation.server import Server
-
-
-def round_record(server: "Server", updates: Sequence[Update], score: float | None, aggregated: bool) -> dict[str, Any]:
+def round_record(
+    server: DescribedServer, updates: Sequence[Update], score: float | None, aggregated: bool
+) -> dict[str, Any]:
     """Describe the server's round.
 
     Args:
@@ -166,7 +180,7 @@ def round_record(server: "Server", updates: Sequence[Update], score: float | Non
     }
 
 
-def bare_record(server: "Server", updates: Sequence[Update], aggregated: bool) -> dict[str, Any]:
+def bare_record(server: DescribedServer, updates: Sequence[Update], aggregated: bool) -> dict[str, Any]:
     """Of a round that cannot be described: only who took part."""
     return {
         "round": server.round.number,
@@ -178,7 +192,7 @@ def bare_record(server: "Server", updates: Sequence[Update], aggregated: bool) -
     }
 
 
-def warnings(server: "Server", updates: Sequence[Update]) -> list[dict[str, Any]]:
+def warnings(server: DescribedServer, updates: Sequence[Update]) -> list[dict[str, Any]]:
     """What is unusual in a round, but no reason to stop: collapses, what sites exchange, and what the rule says."""
     found: list[dict[str, Any]] = list(server.exchange.warnings())
     found += [{"site": site, "message": text} for site, text in sorted(server.round.wrong)]
@@ -191,7 +205,7 @@ def warnings(server: "Server", updates: Sequence[Update]) -> list[dict[str, Any]
     return found
 
 
-def extras_record(server: "Server", updates: Sequence[Update], size: int) -> dict[str, Any]:
+def extras_record(server: DescribedServer, updates: Sequence[Update], size: int) -> dict[str, Any]:
     """Values beside the model: site -> its numbers, and bytes of all in both directions; {} without any."""
     told = {site: plain_metrics(values) for site, values in server.exchange.values.items()}
     for update in updates:

@@ -13,9 +13,8 @@ from torch import Tensor
 from fedmed.aggregation.acceptance import check_bound, update_norm
 from fedmed.bundles.bundle_parser import merge
 from fedmed.errors import Aborted, FedMedError, RoundFailed, StateError, UpdateRefused
-from fedmed.federation.applied_rule import AppliedRule
 from fedmed.federation.exchange import Exchange
-from fedmed.federation.open_round import OpenRound, TaskMaker, UpdateCheck
+from fedmed.federation.open_round import AppliedRule, OpenRound, TaskMaker, UpdateCheck
 from fedmed.federation.opened_model import Stream
 from fedmed.federation.run_record import RunRecord, bare_record, round_record, run_description
 from fedmed.federation.selection import EarlyStopping, MeanOfRounds, ModelSelection

@@ -20,7 +20,7 @@ from fedmed.errors import BundleError, FedMedError, StateError, first_line
 from fedmed.federation.opened_model import Progress, run_trainer
 from fedmed.jobs.job import RolePolicies
 from fedmed.jobs.study import Study
-from fedmed.kinds.sound_bundle import check_bundle
+from fedmed.kinds.find_kind import check_bundle
 from fedmed.messages.task import Task
 from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.moved_classes import FINISH, hint

@@ -9,10 +9,8 @@ from typing import Any
 from fedmed.bundles.score import Score
 from fedmed.errors import UpdateRefused
 from fedmed.jobs.study import Study
-from fedmed.kinds.kind import Kind
-from fedmed.kinds.ranges import ANY, SHARE, Range
-from fedmed.messages.answers import Update
-from fedmed.messages.values import is_number
+from fedmed.kinds.kind import ANY, SHARE, Kind, Range
+from fedmed.messages.answers import Update, is_number
 from fedmed.methods.guard import Guard, SuspectedCollapse
 from fedmed.methods.method import Method
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedmed.errors import RoundFailed
-from fedmed.federation.borrowing import Borrower, Evaluated
+from fedmed.federation.personal_layers import Borrower, Evaluated
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
 from fedmed.messages.task import FIRST, LAST, OWN, SELECTED, Task

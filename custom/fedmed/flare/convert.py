@@ -11,9 +11,8 @@ from torch import Tensor
 
 from fedmed.bundles.bundle_parser import plain_metrics
 from fedmed.errors import LONGEST, JobError, UpdateRefused
-from fedmed.messages.answers import Answer, Extras, Release, Update
+from fedmed.messages.answers import Answer, Extras, Release, Update, map_tensors
 from fedmed.messages.task import Task
-from fedmed.messages.values import map_tensors
 from fedmed.plain_text import in_terminal
 
 log = logging.getLogger("fedmed.flare")

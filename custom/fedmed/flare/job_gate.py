@@ -25,10 +25,15 @@ from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
 from nvflare.private.fed.utils.app_deployer import AppDeployer
 
 from fedmed.errors import JobError, StateError
-from fedmed.flare.app_signatures import Signed, read_signatures, signatures_below
-from fedmed.flare.job_archive import check_app, check_job
-from fedmed.flare.job_description import check_deployed, check_started, check_submitted
-from fedmed.flare.job_ids import WRONG_ID, KnownJobs, check_job_id, check_new, is_job_id
+from fedmed.flare.job_archive import WRONG_ID, KnownJobs, check_app, check_job, check_job_id, check_new, is_job_id
+from fedmed.flare.job_description import (
+    Signed,
+    check_deployed,
+    check_started,
+    check_submitted,
+    read_signatures,
+    signatures_below,
+)
 
 log = logging.getLogger("fedmed.site")
 NOT_PLAIN, FAILED, NOT_STARTED = "NOT_PLAIN_JSON", "DEPLOYMENT_FAILED", "START_FAILED"

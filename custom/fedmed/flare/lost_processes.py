@@ -1,14 +1,10 @@
-"""Processes of a job that are gone without a word: noticed at the server, and named in the job's own log.
-
-NVFlare 2.9 knows a site by the token of its last start. A site that starts anew while a job runs (a supervisor, a
-reboot) gets another token, and is then never asked for the job's process that it no longer has: the round would wait
-for ever. What ends a job is told to the server's waiting process alone, whose log nobody downloads. And a server that
-starts anew leaves the jobs that ran before in the state RUNNING.
-"""
+"""Processes of sites that are gone, and kits that are at work twice."""
 
 import contextlib
+import functools
 import logging
 import time
+from collections import defaultdict, deque
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,11 +15,80 @@ from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_constant import RunProcessKey, SystemComponents
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.job_def import RunStatus
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
+from nvflare.fuel.f3.connection import Connection
+from nvflare.fuel.f3.drivers.driver_params import DriverParams
+from nvflare.fuel.f3.sfm.conn_manager import ConnManager
+from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
+from nvflare.fuel.f3.sfm.sfm_endpoint import SfmEndpoint
 from nvflare.private.defs import CellMessageHeaderKeys, JobFailureMsgKey
 from nvflare.private.fed.server.fed_server import FederatedServer
 from nvflare.private.fed.server.server_engine import ServerEngine
 
-from fedmed.flare.kits_at_work_twice import watch_server
+from fedmed.plain_text import in_terminal
+
+TIMES, SECONDS = 3, 150.0  # so often within so long
+AT_SERVER = (
+    "site '{site}' connects again and again while it is connected, from {old} and from {new}: its kit is probably "
+    "started twice; let the site stop all but one"
+)
+AT_SITE = (
+    "the connection to the server ends again and again: the network breaks it, or this site's kit is started twice, on "
+    "another machine or as a copy, which the server's log says; stop all but one"
+)
+
+
+class Repeats:
+    """Tells when something has happened to a name ``TIMES`` times within ``SECONDS``, and counts anew then."""
+
+    def __init__(self) -> None:
+        self._when: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=TIMES))
+
+    def again(self, name: str) -> bool:
+        """Count once more."""
+        when, now = self._when[name], time.monotonic()
+        when.append(now)
+        if len(when) < TIMES or now - when[0] > SECONDS:
+            return False
+        when.clear()
+        return True
+
+
+def watch_server() -> None:
+    """Let this process, a server's waiting one, say which sites connect while they are connected."""
+    original, repeats, log = SfmEndpoint.add_connection, Repeats(), logging.getLogger("fedmed.server")
+
+    @functools.wraps(original)
+    def add_connection(self: SfmEndpoint, sfm_conn: SfmConnection) -> None:
+        before, site = list(self.connections), self.endpoint.name
+        original(self, sfm_conn)
+        if before and len(FQCN.split(site)) == 1 and repeats.again(site):
+            old, new = (in_terminal(_peer(one.conn), 80) for one in (before[-1], sfm_conn))
+            log.warning(AT_SERVER.format(site=in_terminal(site, 80), old=old, new=new))
+
+    if not hasattr(original, "__wrapped__"):
+        SfmEndpoint.add_connection = add_connection
+
+
+def watch_site() -> None:
+    """Let this process, of a site, say when its connection to the server ends again and again."""
+    original, repeats, log = ConnManager.close_connection, Repeats(), logging.getLogger("fedmed.site")
+
+    @functools.wraps(original)
+    def close_connection(self: ConnManager, connection: Connection) -> None:
+        known = self.sfm_conns.get(connection.name)
+        name = known.sfm_endpoint.endpoint.name if known and known.sfm_endpoint else ""
+        original(self, connection)
+        if name == FQCN.ROOT_SERVER and not self.stopped and repeats.again(name):
+            log.warning(AT_SITE)
+
+    if not hasattr(original, "__wrapped__"):
+        ConnManager.close_connection = close_connection
+
+
+def _peer(connection: Any) -> str:
+    return str(connection.get_conn_properties().get(DriverParams.PEER_ADDR.value, "?"))
+
 
 log = logging.getLogger("fedmed.server")
 JOB_PROCESS = "nvflare.private.fed.app.server.runner_process"

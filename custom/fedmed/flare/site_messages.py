@@ -43,7 +43,7 @@ from nvflare.fuel.f3.streaming.stream_const import (
 from nvflare.widgets.fed_event import FED_EVENT_TOPIC
 
 from fedmed.errors import PrivacyError, SiteConfigError
-from fedmed.flare.kits_at_work_twice import watch_site
+from fedmed.flare.lost_processes import watch_site
 from fedmed.flare.scalar_events import taken
 
 log = logging.getLogger("fedmed.site")

@@ -6,9 +6,7 @@ from typing import Any
 
 from fedmed.bundles.score import Score
 from fedmed.data.datalist import ImageAlone, ImageWithClass, is_word
-from fedmed.kinds.kind import Kind
-from fedmed.kinds.label_server import SCORES
-from fedmed.kinds.model_card import CardWords
+from fedmed.kinds.kind import SCORES, CardWords, Kind
 
 PICTURES = (".png", ".jpg", ".jpeg", ".dcm", ".dicom")
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from fedmed.bundles.score import Score
 from fedmed.data.datalist import ImageAlone
-from fedmed.kinds.kind import Kind
-from fedmed.kinds.model_card import CardWords
+from fedmed.kinds.kind import CardWords, Kind
 
 
 @dataclass(frozen=True)
@@ -15,7 +14,7 @@ class Encoder(Kind):
 
     labelled = False
     report = "fedmed.reports.unscored_report.UnscoredReport"
-    exporter = "fedmed.export.encoder_exporter.EncoderExporter"
+    exporter = "fedmed.export.exporter.EncoderExporter"
     card = CardWords(
         how_to_run="run_encoder.md.j2",
         labels="labels",

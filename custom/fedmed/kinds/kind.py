@@ -1,5 +1,7 @@
-"""What every kind of task has: the base of the classes in this folder, a file each."""
+"""What a kind of task is: words of its model card and label server, ranges of the numbers that its sites report."""
 
+import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -7,9 +9,116 @@ from typing import Any, ClassVar
 from fedmed.bundles.score import Score
 from fedmed.data.datalist import ImageAlone
 from fedmed.errors import BundleError
-from fedmed.kinds.label_server import Proposal
-from fedmed.kinds.model_card import CardWords
-from fedmed.kinds.ranges import AMOUNT, COUNT, OF_EVERY_KIND, SHARE, Range
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """An answer of MONAI Label.
+
+    Attributes:
+        task: the word in a bundle's folder name from which MONAI Label knows the task.
+        scores: whether it is a score for each class of the whole image; otherwise it is a mask.
+        together: of scores, whether several classes may hold at once, each called from the bundle's ``threshold`` on;
+            otherwise the likeliest one is called.
+    """
+
+    task: str
+    scores: bool = False
+    together: bool = False
+
+
+MASKS = Proposal("segmentation")
+SCORES = Proposal("classification", scores=True)
+SEVERAL = Proposal("classification", scores=True, together=True)
+PROPOSALS = (MASKS, SCORES)  # of bundles that name no kind; their tasks are all that MONAI Label's clients understand
+
+
+@dataclass(frozen=True)
+class CardWords:
+    """Words of a model card.
+
+    Attributes:
+        how_to_run: template in ``export/templates`` that says how it is used.
+        labels: what sites with labels have.
+        case: what is counted.
+        sample: what a site counts of its training list, where that is something else, as frames of videos.
+        unfit: what it must not be used for, and what it needs.
+        output: what comes out; ``{names}`` stands for the names of the channels.
+        inputs: of what a folder is that the model is run on: ``images`` or ``videos``.
+        numbered: whether those names stand with their values, as of a label map.
+        trained: what sites with labels do, for the table of sites.
+        task, values: of a model of other classes than its bundle's own: what it does, and what the values of its result
+            are; ``{names}`` and ``{modality}`` stand for theirs. Empty where the bundle's words name no class.
+    """
+
+    how_to_run: str
+    labels: str
+    case: str
+    unfit: str
+    output: str
+    inputs: str = "images"
+    numbered: bool = False
+    trained: str = "trained with"
+    sample: str = ""
+    task: str = ""
+    values: str = ""
+
+    def part(self, role: str, contributed: int | None = None) -> str:
+        """A site's part in the training.
+
+        Args:
+            role: its role.
+            contributed: rounds in which its update moved the model; None where that is not known.
+        """
+        if role == "evaluate":
+            return "none, tested only"
+        if contributed == 0:
+            return f"none: no update of this site {'with' if role == 'supervised' else 'without'} {self.labels} counted"
+        return f"{self.trained if role == 'supervised' else 'trained without'} {self.labels}"
+
+    def channels(self, names: list[tuple[str, str]]) -> str:
+        """What comes out, by (value, name) of each channel."""
+        shown = (f"{value} = {name}" if self.numbered else name for value, name in names)
+        return self.output.format(names=", ".join(shown))
+
+
+SLACK = 1e-6  # of a mean in float32, which may be a little above 1
+
+
+@dataclass(frozen=True)
+class Range:
+    """From ``low`` to ``high``, both included; every number is finite.
+
+    Attributes:
+        whole: whether only whole numbers are meant.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    whole: bool = False
+
+    def holds(self, value: object) -> bool:
+        """Whether a value is a number and lies in it; NaN and infinity lie in none."""
+        slack = 0 if self.whole else SLACK
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+            return False
+        return self.low - slack <= value <= self.high + slack and not (self.whole and value != int(value))
+
+    def __str__(self) -> str:
+        """In words, after "it must be"."""
+        what = "a whole number" if self.whole else "a number"
+        if math.isfinite(self.high):
+            return f"{what} from {self.low:g} to {self.high:g}"
+        return f"{what}, {self.low:g} or more" if math.isfinite(self.low) else "a finite number"
+
+
+ANY, SHARE, AMOUNT, COUNT = Range(), Range(0, 1), Range(0), Range(0, whole=True)
+OF_EVERY_KIND: Mapping[str, Range] = {
+    **dict.fromkeys(("seconds", "clip_norm", "noise_multiplier", "epsilon", "val_temperature"), AMOUNT),
+    **dict.fromkeys(("n_cases", "n_frames", "min_cases"), COUNT),
+    "delta": SHARE,
+    "model_round": Range(-1, whole=True),
+}
 
 
 @dataclass(frozen=True)

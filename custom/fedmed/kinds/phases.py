@@ -6,9 +6,7 @@ from typing import ClassVar
 
 from fedmed.bundles.score import Score
 from fedmed.data.datalist import ImageAlone, Video
-from fedmed.kinds.kind import Kind
-from fedmed.kinds.label_server import SCORES, Proposal
-from fedmed.kinds.model_card import CardWords
+from fedmed.kinds.kind import SCORES, CardWords, Kind, Proposal
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Phases(Kind):
     counted = ("n_", "frames_")
     settings = {"classes": "the names of the phases, as the sites' tables spell them, in the order of the outputs"}
     readers = {"video": "fedmed.checks.video_inspection.PhaseInspection"}
-    report = "fedmed.reports.phases_report.PhasesReport"
+    report = "fedmed.reports.video_report.PhasesReport"
     exporter = "fedmed.export.exporter.ClassificationExporter"
     proposal: ClassVar[Proposal | None] = SCORES
     tells = (

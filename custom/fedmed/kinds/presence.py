@@ -6,9 +6,7 @@ from typing import Any
 
 from fedmed.bundles.score import Score
 from fedmed.data.datalist import ImageAlone, Video
-from fedmed.kinds.kind import Kind
-from fedmed.kinds.label_server import SEVERAL
-from fedmed.kinds.model_card import CardWords
+from fedmed.kinds.kind import SEVERAL, CardWords, Kind
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Presence(Kind):
     counted = ("n_", "tp_", "fp_", "fn_")
     settings = {"classes": "the names of the labels, columns of the sites' tables, in the order of the outputs"}
     readers = {"video": "fedmed.checks.video_inspection.VideoInspection"}
-    report = "fedmed.reports.presence_report.PresenceReport"
+    report = "fedmed.reports.video_report.PresenceReport"
     exporter = "fedmed.export.exporter.ClassificationExporter"
     proposal = SEVERAL
     tells = (

@@ -6,9 +6,7 @@ from typing import Any
 
 from fedmed.bundles.score import DICE, Score
 from fedmed.data.datalist import ImageAlone, Video
-from fedmed.kinds.kind import Kind
-from fedmed.kinds.label_server import MASKS
-from fedmed.kinds.model_card import CardWords
+from fedmed.kinds.kind import MASKS, CardWords, Kind
 
 
 @dataclass(frozen=True)

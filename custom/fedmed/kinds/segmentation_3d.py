@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 from fedmed.bundles.score import DICE, HD95
 from fedmed.data.datalist import ImageAlone, ImageWithMask
-from fedmed.kinds.kind import Kind
-from fedmed.kinds.label_server import MASKS
-from fedmed.kinds.model_card import CardWords
+from fedmed.kinds.kind import MASKS, CardWords, Kind
 
 
 @dataclass(frozen=True)
@@ -18,7 +16,7 @@ class Segmentation3D(Kind):
     scores = (DICE, HD95)
     distances = (HD95.name,)
     readers = {"volume": "fedmed.checks.ct_inspection.CTInspection"}
-    report = "fedmed.reports.segmentation_report.SegmentationReport"
+    report = "fedmed.reports.scored_report.SegmentationReport"
     exporter = "fedmed.export.exporter.SegmentationExporter"
     proposal = MASKS
     card = CardWords(

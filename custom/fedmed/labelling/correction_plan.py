@@ -13,7 +13,7 @@ import numpy as np
 
 from fedmed.data.datalist import HELD_OUT, UNLABELED, ImageAlone, load_datalist
 from fedmed.errors import DataError
-from fedmed.labelling.study_images import CORRECTED, LISTS
+from fedmed.labelling.views import CORRECTED, LISTS
 from fedmed.settings.site import SiteConfig
 
 TRAINING = "training"

@@ -24,8 +24,8 @@ from fedmed.kinds.find_kind import kind_by_look
 from fedmed.labelling.correction_plan import NEW, REFUSED, REPLACED, TRAINING, CorrectionPlan, DrawnMask, LabelOutcome
 from fedmed.labelling.masks import PNG, has_foreground, mask_bytes, read_frame_mask, read_grid, read_mask, volume_ml
 from fedmed.labelling.ranking import STORED
-from fedmed.labelling.study_images import CORRECTED, LISTS, ending_of
-from fedmed.labelling.work_folder import WorkFolder, plain_name, uploaded
+from fedmed.labelling.studies import WorkFolder, plain_name, uploaded
+from fedmed.labelling.views import CORRECTED, LISTS, ending_of
 from fedmed.settings.site import SiteConfig
 
 RECORD = "corrections.json"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedmed.data.geometry import affine_notes, unit_fault, voxels_onto
 from fedmed.data.image_size import UNREADABLE, opened_nifti, opened_picture, size_fault, volume
 from fedmed.data.prepare.volume_faults import GRID_TOLERANCE, mask_faults
-from fedmed.data.regular_file import file_bytes
+from fedmed.data.read_limits import file_bytes
 from fedmed.data.video.frame_masks import picture
 from fedmed.errors import DataError, first_line
 

@@ -8,9 +8,9 @@ from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.study import Study
 from fedmed.methods.declarations import FROM_A_ROUND
 from fedmed.methods.method import ALL_SITES, Method
-from fedmed.privacy.account import PrivacyAccount
 from fedmed.privacy.live_scalars import PROGRESS_LINES
 from fedmed.privacy.payload import describe
+from fedmed.privacy.protection import PrivacyAccount
 from fedmed.privacy.sendings import Sending, SiteAnswers
 from fedmed.reports.ledger_page import weak
 from fedmed.reports.sheet import Sheet, SheetTable

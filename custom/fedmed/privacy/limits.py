@@ -10,12 +10,10 @@ from typing import Any
 
 from fedmed.durable_files import append_json
 from fedmed.errors import JobError, PrivacyError
-from fedmed.messages.answers import Answer, Extras, Release, Update
-from fedmed.messages.values import map_tensors
-from fedmed.privacy.account import PrivacyAccount
+from fedmed.messages.answers import Answer, Extras, Release, Update, map_tensors
 from fedmed.privacy.allow_lists import Allowed
 from fedmed.privacy.payload import describe, kind, payload_bytes, payload_digest
-from fedmed.privacy.protection import Facts, Protection
+from fedmed.privacy.protection import Facts, PrivacyAccount, Protection
 from fedmed.reports.run_files import read_lines
 from fedmed.settings.site import SiteConfig
 

@@ -18,7 +18,7 @@ from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import JobError, SharingError
 from fedmed.files import folders_of
 from fedmed.jobs.job import Job
-from fedmed.kinds.sound_bundle import check_bundle
+from fedmed.kinds.find_kind import check_bundle
 from fedmed.privacy.payload import kind
 
 log = logging.getLogger("fedmed.server")

@@ -14,13 +14,14 @@ from matplotlib.gridspec import GridSpec
 from numpy.typing import NDArray
 
 from fedmed.data.datalist import Video, load_datalist
-from fedmed.data.video.frame_rules import BORDER_LEVEL, dark_sides, is_white
+from fedmed.data.video.file_source import open_video
+from fedmed.data.video.frame_settings import BORDER_LEVEL, dark_sides, is_white
 from fedmed.data.video.label_table import read_label_table
-from fedmed.data.video.source import Damage, open_video
+from fedmed.data.video.source import Damage
 from fedmed.errors import DataError
 from fedmed.reports.palette import INK, MUTED, site_colours
 from fedmed.reports.plots import WIDTH
-from fedmed.reports.video_stills import upright
+from fedmed.reports.viewed_video import upright
 from fedmed.settings.site import SiteConfig
 
 PIXELS, VIDEOS, FRAMES, BINS = 160, 12, 12, 48  # width of a frame; videos of a site, frames of a video; of a histogram

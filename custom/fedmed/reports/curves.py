@@ -1,4 +1,4 @@
-"""What each site's training reported over the rounds, and the scores of the models that it received."""
+"""Curves over the rounds of a run, and bands of how much each site counts."""
 
 from itertools import chain
 from typing import Any
@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedmed.methods.declarations import LOSS, Scalar
-from fedmed.reports.palette import INK, MUTED, site_colours
+from fedmed.reports.palette import INK, MUTED, PAPER, site_colours
 from fedmed.reports.plots import WIDTH, round_axis
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import number
@@ -152,3 +152,25 @@ def _mean_and_choice(axes: Axes, run: Run) -> None:
     offset = (-7 if right else 7, 9 - 18 * foot)
     of = f"mean of {len(rounds)} rounds" if (rounds := result.get("mean_of")) else "selected"
     axes.annotate(f"{of}, mean {score:.3f}", (best + 1, foot), offset, fontsize=9, **look)
+
+
+def weight_bands(axes: Axes, run: Run) -> None:
+    """Each site's weight as the height of its band; rounds are as wide as they are apart."""
+    axes.set_title("Weight in the aggregate")
+    sites = [site.name for site in run.sites if any(site.name in line.coefficients for line in run.rounds)]
+    colours = site_colours([site.name for site in run.sites])
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("round")
+    round_axis(axes, run, start=1)
+    if not sites:
+        return
+    axes.set_xlim(0.5, max(run.total_rounds, 1) + 0.5)
+    shares = np.array([[max(line.coefficients.get(name, 0.0), 0.0) for name in sites] for line in run.rounds])
+    tops = np.cumsum(shares, axis=1)
+    edges = np.array([[line.index + 0.5, line.index + 1.5] for line in run.rounds]).ravel()
+    look: dict[str, Any] = {"edgecolor": PAPER, "linewidth": 0.8, "alpha": 0.85}
+    for place, name in enumerate(sites):
+        low, high = tops[:, place] - shares[:, place], tops[:, place]
+        axes.fill_between(edges, np.repeat(low, 2), np.repeat(high, 2), facecolor=colours[name], **look)
+    middles = tops[-1] - shares[-1] / 2
+    end_labels(axes, [(middles[i], name, colours[name]) for i, name in enumerate(sites)])

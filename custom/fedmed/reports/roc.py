@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedmed.errors import DataError
-from fedmed.reports.cells import draw_counts
 from fedmed.reports.palette import MUTED, site_colours
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import column
+from fedmed.reports.sheet import draw_counts
 
 ACROSS = 4  # panels in a row
 BIN = 10  # cases in a bin of the reliability curve, or as few more as make equal bins

@@ -17,9 +17,8 @@ from fedmed.data.structure import Structure
 from fedmed.errors import FedMedError, JobError
 from fedmed.methods.find_method import method_of_run
 from fedmed.methods.method import Method
-from fedmed.reports.rounds import read_rounds
 from fedmed.reports.run_contents import Run, Site
-from fedmed.reports.run_files import DAMAGED, number, read_lines, read_record, read_table
+from fedmed.reports.run_files import DAMAGED, number, read_lines, read_record, read_rounds, read_table
 from fedmed.settings.server import load_server
 
 JOB_FOLDER = Path("simulate_job") / "fedmed"

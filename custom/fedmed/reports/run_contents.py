@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -14,11 +14,8 @@ from fedmed.data.structure import Structure
 from fedmed.methods.declarations import USED_LABELS
 from fedmed.methods.find_method import method_spec, study_of_run
 from fedmed.methods.method import Method
-from fedmed.reports.rounds import Round
+from fedmed.reports.run_files import Round
 from fedmed.reports.words import join
-
-if TYPE_CHECKING:
-    from fedmed.reports.gain import Step
 
 PICTURES = ("best", "median", "worst")
 UNSCORED = "not scored"  # the kind of a picture whose case nobody has marked
@@ -99,7 +96,7 @@ class Run:
     method: Method
     classes: list[Structure] = field(default_factory=list)
     grid: list[float] = field(default_factory=list)
-    steps: list["Step"] = field(default_factory=list)
+    steps: list[Any] = field(default_factory=list)
     control_problems: list[str] = field(default_factory=list)
 
     @property

@@ -15,20 +15,19 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from fedmed.errors import DataError
-from fedmed.reports.cells import SLANTED, draw_cells
 from fedmed.reports.label_charts import labels_of
 from fedmed.reports.palette import EDGE, INK, LIGHT, MARKS, MUTED
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import PICTURES, Run, Site
 from fedmed.reports.run_files import column, read_arrays, read_table
 from fedmed.reports.run_report import Chart
+from fedmed.reports.sheet import SLANTED, draw_cells
 from fedmed.reports.site_rows import SiteRow, site_rows
 from fedmed.reports.slice_picture import contours
 from fedmed.reports.video_report import VideoReport
 from fedmed.reports.words import count, fixed, join
-from fedmed.training.evaluation_files import pictured
-from fedmed.training.mask_recorder import FAR
-from fedmed.training.mask_scores import OVERLAPS, SCORES
+from fedmed.training.case_recorder import pictured
+from fedmed.training.mask_recorder import FAR, OVERLAPS, SCORES
 from fedmed.training.video_recorder import frames_file
 
 TITLES = {"dice": "Dice", "iou": "IoU", "hd95": "HD95, pixels", "assd": "ASSD, pixels"}

@@ -15,14 +15,13 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from fedmed.data.prepare.pool import Track
-from fedmed.data.video.frame_rules import Frame
-from fedmed.data.video.movie import write_movie
+from fedmed.data.video.file_source import write_movie
+from fedmed.data.video.frame_settings import Frame
 from fedmed.errors import DataError, FedMedError
 from fedmed.files import write_atomically
 from fedmed.reports.palette import EDGE, GRID_DARK, INK_DARK, MARKS, MUTED_DARK, NIGHT, PREDICTION, TRUTH
-from fedmed.reports.ribbon import draw_ribbons
-from fedmed.reports.video_stills import Still, outline_colour, stills
-from fedmed.reports.viewed_video import CALLED, KNOWN, ViewedVideo
+from fedmed.reports.timelines import draw_ribbons
+from fedmed.reports.viewed_video import CALLED, KNOWN, Still, ViewedVideo, outline_colour, stills
 
 NARROWEST, WIDEST, FASTEST = 640, 1280, 25.0  # pixels; frames a second
 STRIP, GLYPH = 22, 7.8  # pixels: of a row of labels, and of a letter of its name

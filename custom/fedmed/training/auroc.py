@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import binomtest
 
 from fedmed.errors import DataError, FedMedError
-from fedmed.training.collected import Collected
+from fedmed.training.calibration import Collected
 
 RESAMPLES = 1000
 CHUNK = 4_000_000  # resampled cases at a time; bounds the memory

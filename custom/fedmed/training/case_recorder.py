@@ -1,11 +1,14 @@
-"""The evaluation of a segmentation: a score for each case, and pictures of three of them."""
+"""What an evaluation leaves at a site: scores of each case, patients, pictures of the best, median and worst."""
 
+import csv
+import io
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -13,11 +16,82 @@ from ignite.engine import Engine, Events
 from monai.data import MetaTensor
 from torch import Tensor
 
-from fedmed.data.cases import plain
+from fedmed.data.listed_images import plain
 from fedmed.errors import DataError, FedMedError
-from fedmed.training.evaluation_files import pictured, require_all, write_evaluation, write_pictures
-from fedmed.training.metrics import hard_dice
-from fedmed.training.surface_distance import hausdorff95, islands
+from fedmed.files import write_atomically
+from fedmed.plain_text import in_csv
+from fedmed.training.metrics import hard_dice, hausdorff95, islands
+
+
+def require_all(seen: int, named: int, truth: str) -> None:
+    """Raise DataError unless every named case was seen, at least one; ``truth``: what a case needs for its score."""
+    if not seen or seen != named:
+        raise DataError(
+            f"evaluation saw {seen} of {named} cases; list at least one image with its {truth} under 'testing' in the "
+            "site's datalist"
+        )
+
+
+def _save_compressed(content: Mapping[str, Any], stream: BinaryIO) -> None:
+    np.savez_compressed(stream, **content)
+
+
+def pictured(scores: Sequence[float]) -> dict[str, int]:
+    """Indices of the three cases that get pictures: ``best``, ``median`` and ``worst`` score."""
+    ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
+    return {"best": ranked[0], "median": ranked[len(ranked) // 2], "worst": ranked[-1]}
+
+
+def write_evaluation(
+    folder: Path,
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    pictures: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Write ``cases.csv`` and the pictures, each completely or not at all.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    write_table(folder / "cases.csv", header, rows)
+    write_pictures(folder, pictures)
+
+
+def write_patients(folder: Path, names: Sequence[str], patients: Sequence[str]) -> None:
+    """Write ``patients.csv``, whose each case is: cases of one patient are not independent of one another.
+
+    Args:
+        folder: of the evaluation.
+        names, patients: of the cases, in the order of ``cases.csv``; empty text where the datalist does not say.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    write_table(folder / "patients.csv", ["case", "patient"], zip(names, patients, strict=True))
+
+
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a CSV completely or not at all; its folder is made; no cell is a formula. DataError as above."""
+    table = io.StringIO(newline="")
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerows(map(in_csv, row) for row in (header, *rows))
+    _write(path.parent, {path.name: lambda stream: stream.write(table.getvalue().encode())})
+
+
+def write_pictures(folder: Path, pictures: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write compressed ``<name>.npz`` of each picture; DataError as above."""
+    _write(folder, {f"{name}.npz": partial(_save_compressed, content) for name, content in pictures.items()})
+
+
+def _write(folder: Path, files: Mapping[str, Callable[[BinaryIO], object]]) -> None:
+    try:
+        for name, write in files.items():
+            write_atomically(folder / name, write)
+    except OSError as error:
+        raise DataError(
+            f"{folder}: the evaluation cannot be written ({error}); free space or correct its permissions"
+        ) from error
+
 
 COLUMNS = ("case", "dice", "hd95", "truth_ml", "prediction_ml", "islands", "islands_ml")
 UNSCORED = "unscored_"  # how the names of pictures begin whose cases nobody has marked
@@ -50,7 +124,7 @@ class CaseRecorder:
     largest area of the true mask; where that is empty, of the prediction; where both are empty, the middle one.
 
     FedMed never sends these files: ``cases.csv`` (case, dice, hd95, truth_ml, prediction_ml, and islands and islands_ml
-    of :func:`fedmed.training.surface_distance.islands`) and ``best.npz``, ``median.npz`` and
+    of :func:`fedmed.training.metrics.islands`) and ``best.npz``, ``median.npz`` and
     ``worst.npz`` with ``image`` (H, W) float in [0, 1], ``truth`` and ``prediction`` (H, W) uint8, ``spacing`` (row,
     column) in mm, ``dice``, ``hd95`` in mm, ``millilitres`` (truth, prediction), ``window`` (2,) and ``case``. Cases
     without masks have no scores: :meth:`draw` writes their pictures, ``unscored_1.npz`` and so on.

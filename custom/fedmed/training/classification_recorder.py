@@ -14,11 +14,11 @@ from ignite.engine import Engine
 from monai.visualize import GradCAM
 from torch import Tensor, nn
 
-from fedmed.data.cases import plain
+from fedmed.data.listed_images import plain
 from fedmed.errors import FedMedError
 from fedmed.training.auroc import RESAMPLES, accuracy_interval, macro_auroc, macro_auroc_interval
-from fedmed.training.collected import Collected
-from fedmed.training.evaluation_files import pictured, require_all, write_evaluation
+from fedmed.training.calibration import Collected
+from fedmed.training.case_recorder import pictured, require_all, write_evaluation
 
 log = logging.getLogger("fedmed.site")
 

@@ -1,7 +1,11 @@
-"""Scores of hard predictions: overlap, precision, recall and F1."""
+"""Scores of masks: overlap, surface distance, islands and volumes; and outputs collected over an epoch."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.ndimage import binary_erosion, distance_transform_edt, find_objects, label, minimum
 from torch import Tensor
 
 from fedmed.errors import FedMedError
@@ -57,3 +61,118 @@ def _shares(part: np.ndarray, whole: np.ndarray, absent: str) -> np.ndarray:
         raise FedMedError(f"F1: absent is {absent!r}; use 'zero' or 'skip'")
     empty = 0.0 if absent == "zero" else np.nan
     return np.divide(part, whole, out=np.full_like(whole, empty), where=whole > 0)
+
+
+APART = 10.0  # mm, from which on a part of a prediction is an island
+Reduce = Callable[[np.ndarray, np.ndarray], float]
+PERCENTILE: Mapping[str, Reduce] = {
+    "pooled": lambda there, back: np.percentile(np.concatenate([there, back]), 95),
+    "max_directed": lambda there, back: max(np.percentile(there, 95), np.percentile(back, 95)),
+}
+MEAN: Mapping[str, Reduce] = {
+    "pooled": lambda there, back: np.concatenate([there, back]).mean(),
+    "directed_mean": lambda there, back: (there.mean() + back.mean()) / 2,
+}
+
+
+def surface_distances(
+    a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Distance of each border pixel of A to the nearest border pixel of B, and the other way round.
+
+    The border is the mask minus its erosion by the 1-connected cross; what touches the image's edge is border.
+
+    Args:
+        a, b: non-empty bool masks of one shape, any dimension.
+        spacing: pixel size along each axis; default 1.
+
+    Returns:
+        Distances from A, and from B, in units of ``spacing``.
+    """
+    a, b = np.asarray(a, bool), np.asarray(b, bool)
+    box = find_objects((a | b).astype(np.uint8))[0]  # outside it lies no border, so it costs time alone
+    borders = [mask[box] & ~binary_erosion(mask[box]) for mask in (a, b)]
+    to_a, to_b = (distance_transform_edt(~border, sampling=spacing) for border in borders)
+    return to_b[borders[0]], to_a[borders[1]]
+
+
+def hausdorff95(a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None = None, variant: str = "pooled") -> float:
+    """95th percentile of the surface distances, linearly interpolated.
+
+    Args:
+        a, b, spacing: as in :func:`surface_distances`, but masks may be empty.
+        variant: ``pooled`` = of both directions together (as in MedPy); ``max_directed`` = the larger of the two
+            directions' percentiles (as in MONAI).
+
+    Returns:
+        The distance; the image's diagonal when exactly one mask is empty; NaN (leave the case out) when both are.
+
+    Raises:
+        FedMedError: an unknown variant, or masks of different shapes.
+    """
+    return reduced(a, b, spacing, [_named(PERCENTILE, variant)])[0]
+
+
+def average_distance(
+    a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None = None, variant: str = "pooled"
+) -> float:
+    """Average symmetric surface distance; arguments, result and errors as of :func:`hausdorff95`.
+
+    Args:
+        variant: ``pooled`` = mean over both directions together (MedPy, MONAI); ``directed_mean`` = mean of the two
+            directions' means.
+    """
+    return reduced(a, b, spacing, [_named(MEAN, variant)])[0]
+
+
+def reduced(a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None, reduces: Sequence[Reduce]) -> list[float]:
+    """Several distances of two masks, such as ``PERCENTILE["pooled"]`` and ``MEAN["pooled"]``, of one computation.
+
+    Arguments, results and errors as of :func:`hausdorff95`.
+    """
+    a, b = np.asarray(a, bool), np.asarray(b, bool)
+    if a.shape != b.shape:
+        raise FedMedError(f"surface distance: masks have shapes {a.shape} and {b.shape}; put them on one grid")
+    if not a.any() and not b.any():
+        return [math.nan] * len(reduces)
+    if not a.any() or not b.any():
+        return [float(np.linalg.norm(np.multiply(a.shape, 1.0 if spacing is None else spacing)))] * len(reduces)
+    distances = surface_distances(a, b, spacing)
+    return [float(reduce(*distances)) for reduce in reduces]
+
+
+def islands(
+    truth: np.ndarray, prediction: np.ndarray, spacing: Sequence[float] | None = None, apart: float = APART
+) -> tuple[int, int]:
+    """Parts of a prediction that lie far from all of the truth: a few voxels of them make HD95 large at a high Dice.
+
+    Parts are joined through sides, edges and corners. Where the truth is empty, every part is one.
+
+    Args:
+        truth, prediction, spacing: as in :func:`surface_distances`, but masks may be empty.
+        apart: the least distance of a part's nearest voxel, in units of ``spacing``.
+
+    Returns:
+        How many there are, and of how many voxels together.
+    """
+    truth, prediction = np.asarray(truth, bool), np.asarray(prediction, bool)
+    if not prediction.any():
+        return 0, 0
+    box = find_objects((truth | prediction).astype(np.uint8))[0]
+    truth, prediction = truth[box], prediction[box]
+    parts, count = label(prediction, np.ones((3,) * prediction.ndim))
+    sizes, numbers = np.bincount(parts.ravel(), minlength=count + 1), np.arange(1, count + 1)
+    if not truth.any():
+        return count, int(sizes[1:].sum())
+    apart_ones = np.setdiff1d(numbers, parts[truth])
+    if not len(apart_ones):  # the usual case, in which no distance is needed
+        return 0, 0
+    nearest = minimum(distance_transform_edt(~truth, sampling=spacing), parts, apart_ones)
+    far = apart_ones[np.asarray(nearest) >= apart]
+    return len(far), int(sizes[far].sum())
+
+
+def _named(variants: Mapping[str, Reduce], variant: str) -> Reduce:
+    if variant not in variants:
+        raise FedMedError(f"surface distance: variant is {variant!r}; use one of {', '.join(variants)}")
+    return variants[variant]

@@ -13,8 +13,15 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fedmed.data.augment import Augment, weak_view
 from fedmed.errors import DataError, FedMedError
-from fedmed.training.schedules import scaled_learning_rate, sigmoid_ramp_up
-from fedmed.training.trainer import StatefulTrainer, endless, on_gpu, plain_batch, restore
+from fedmed.training.trainer import (
+    StatefulTrainer,
+    endless,
+    on_gpu,
+    plain_batch,
+    restore,
+    scaled_learning_rate,
+    sigmoid_ramp_up,
+)
 
 KINDS = ("current", "ema")
 

@@ -1,20 +1,26 @@
-"""The evaluation of a model on videos, whatever it says of a frame: scores of each video, files, and means."""
+"""What an evaluation of videos leaves at a site: labels of each frame along time, and scores of each video."""
 
+import logging
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import torch
 from ignite.engine import Engine, Events
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fedmed.errors import DataError
-from fedmed.training.evaluation_files import pictured, require_all, write_evaluation, write_table
-from fedmed.training.label_counts import macro
-from fedmed.training.video_frames import SeenVideo, VideoFrames
+from fedmed.errors import DataError, FedMedError
+from fedmed.training.case_recorder import pictured, require_all, write_evaluation, write_pictures, write_table
+from fedmed.training.kept_features import FEATURES_FILE, KeptFeatures
+from fedmed.training.label_counts import COUNTED, Confusion, LabelCounts, average_precisions, macro
+from fedmed.training.video_frames import SeenVideo, VideoFrames, VideoMean
 
 TRUTH, PROBABILITY = "true_", "p_"  # before the name of a label, of columns of tables of frames
 
@@ -137,3 +143,221 @@ def text(value: float) -> str:
     if isinstance(value, int):
         return str(value)
     return "" if np.isnan(value) else f"{value:.6f}"
+
+
+class PhaseRecorder(VideoRecorder):
+    """Scores videos whose frames have logits of several phases, of which one is true.
+
+    ``frames/<number>_<video>.csv`` has ``second``, ``true_phase``, a name, and ``p_<phase>``; a picture has ``times``
+    (T,), ``truth`` (T,) and ``called`` (T,), places in ``classes`` (C,), ``f1`` and ``case``. With ``features``,
+    ``features.npz`` has what these say of frames of all videos, and ``classes``.
+
+    :meth:`finish` also gives ``pooled_f1`` and ``pooled_accuracy`` of all frames together, and
+    ``frames_<phase>><phase>``: how many frames of the first were called the second, counts that add up over sites.
+
+    Args:
+        folder, names, classes: as of the base class.
+        features: what keeps the frames' features; None = they are not looked at.
+    """
+
+    scores = ("f1", "accuracy", "precision", "recall")
+    spreads = ("f1", "accuracy")
+
+    def __init__(
+        self, folder: Path | str, names: Sequence[str], classes: Sequence[str], features: KeptFeatures | None = None
+    ) -> None:
+        self.features = features
+        super().__init__(folder, names, classes)
+
+    def attach(self, engine: Engine) -> None:
+        """Add to an evaluator."""
+        if self.features:
+            self.features.attach(engine)
+        super().attach(engine)
+
+    def begin(self) -> None:
+        super().begin()
+        self.confusion = Confusion.none(len(self.classes))
+
+    def read(self, logits: Tensor, labels: Tensor) -> Sequence[Tensor]:
+        found = logits_and_phases(logits, labels)
+        return (*found, self.features.of_batch()) if self.features else found
+
+    def record(self, video: SeenVideo) -> Recorded:
+        logits, truth = video.parts[:2]
+        if logits.shape[1] != len(self.classes):
+            raise DataError(f"{logits.shape[1]} outputs a frame, {len(self.classes)} classes; correct 'classes'")
+        found, called = confusion_of(video), logits.argmax(dim=1)
+        self.confusion += found
+        if self.features:
+            self.features.keep(video, video.parts[2], truth)
+        values = torch.softmax(logits.double(), dim=1).tolist()
+        pairs = zip(truth.tolist(), values, strict=True)
+        lines = ((self.classes[true], *(f"{p:.6f}" for p in row)) for true, row in pairs)
+        shown = {"times": video.times, "truth": truth.short().numpy(), "called": called.short().numpy()}
+        header = [f"{TRUTH}phase", *(PROBABILITY + name for name in self.classes)]
+        return Recorded(found.scores(), header, lines, shown)
+
+    def finish(self) -> dict[str, float | int]:
+        """As the base class; the picture of the features is written too."""
+        found = super().finish()
+        if self.features:
+            write_pictures(self.folder, {FEATURES_FILE: {**self.features.content(), "classes": np.array(self.classes)}})
+        return found
+
+    def together(self) -> dict[str, float]:
+        pooled = self.confusion.scores()
+        own = {f"pooled_{name}": pooled[name] for name in ("f1", "accuracy")}
+        return own | self.confusion.numbers(self.classes)
+
+
+class PhaseScore(VideoMean):
+    """Mean over videos of a score of phases, as an evaluator's key metric; see ``f1_mean`` and its like above.
+
+    Args:
+        name: ``f1``, ``accuracy``, ``precision`` or ``recall``.
+
+    Raises:
+        FedMedError: another name.
+    """
+
+    def __init__(self, name: str = "f1") -> None:
+        if name not in PhaseRecorder.scores:
+            raise FedMedError(f"PhaseScore: name is {name!r}; use one of {', '.join(PhaseRecorder.scores)}")
+        super().__init__(logits_and_phases, lambda video: confusion_of(video).scores()[name])
+
+
+def logits_and_phases(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits (B, C) and phases (B,), whole numbers; FedMedError for others."""
+    if logits.ndim != 2 or labels.shape != logits.shape[:1] or labels.is_floating_point():
+        raise FedMedError(
+            f"logits {tuple(logits.shape)} and labels {tuple(labels.shape)} of {labels.dtype}; use (B, C) and whole "
+            "numbers (B,)"
+        )
+    return logits, labels
+
+
+def confusion_of(video: SeenVideo) -> Confusion:
+    """Of what :func:`logits_and_phases` read; the phase with the highest logit is called."""
+    logits, truth = video.parts[:2]
+    return Confusion.of(truth.numpy(), logits.argmax(dim=1).numpy(), logits.shape[1])
+
+
+log = logging.getLogger("fedmed.site")
+
+THRESHOLD = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledFrames:
+    """The frames of one video: truth bool (T, J), probabilities float64 (T, J), from which a label counts as seen."""
+
+    truth: NDArray[np.bool_]
+    probabilities: NDArray[np.float64]
+    threshold: float = THRESHOLD
+
+    @classmethod
+    def of(cls, video: SeenVideo, threshold: float) -> "LabelledFrames":
+        """What :func:`logits_and_presence` read of a video."""
+        logits, truth = video.parts
+        return cls(truth.numpy(), torch.sigmoid(logits.double()).numpy(), threshold)
+
+    @cached_property
+    def counts(self) -> LabelCounts:
+        """Of the frames."""
+        return LabelCounts.of(self.truth, self.probabilities >= self.threshold)
+
+    @property
+    def f1(self) -> float:
+        """Mean over labels in truth or prediction; 1 where there are none: nothing was there, nothing was called."""
+        f1 = macro(self.counts.f1("skip"))
+        return 1.0 if np.isnan(f1) else f1
+
+    def scores(self) -> dict[str, float]:
+        """``f1``, ``precision``, ``recall`` and ``ap``: means over the labels for which the video has them.
+
+        Precision over labels that are predicted, recall and average precision over those in truth.
+        """
+        return {
+            "f1": self.f1,
+            "precision": macro(self.counts.precision("skip")),
+            "recall": macro(self.counts.recall("skip")),
+            "ap": macro(self.average_precisions),
+        }
+
+    @cached_property
+    def average_precisions(self) -> np.ndarray:
+        """(J,); NaN for a label that no frame has."""
+        return average_precisions(self.truth, self.probabilities, "skip")
+
+
+class PresenceRecorder(VideoRecorder):
+    """Scores videos whose frames have a logit for each of several labels, 0 or 1.
+
+    ``cases.csv`` also has ``tp_<label>``, ``fp_<label>``, ``fn_<label>`` and ``ap_<label>`` of each video;
+    ``frames/<number>_<video>.csv`` has ``second``, ``true_<label>`` (0, 1) and ``p_<label>``; a picture has ``times``
+    (T,), ``truth`` (T, J), ``probabilities`` (T, J), ``classes`` (J,), ``threshold``, ``f1`` and ``case``.
+
+    :meth:`finish` also gives ``pooled_f1_zero`` and ``pooled_f1_skip``: mean over the labels of the F1 of all frames
+    together, a label that is neither there nor called counting 0 or not at all; ``tp_<label>``, ``fp_<label>``,
+    ``fn_<label>``: counts of frames, which add up over sites; ``ap_<label>``: mean over the videos that show it.
+
+    Args:
+        folder, names, classes: see :class:`fedmed.training.video_recorder.VideoRecorder`.
+        threshold: probability from which a label counts as seen.
+    """
+
+    scores = ("f1", "precision", "recall", "ap")
+    spreads = ("f1",)
+
+    def __init__(
+        self, folder: Path | str, names: Sequence[str], classes: Sequence[str], threshold: float = THRESHOLD
+    ) -> None:
+        self.threshold = threshold
+        super().__init__(folder, names, classes)
+        self.columns = tuple(f"{name}_{label}" for name in (*COUNTED, "ap") for label in classes)
+
+    def begin(self) -> None:
+        super().begin()
+        self.counts = LabelCounts.none(len(self.classes))
+
+    def read(self, logits: Tensor, labels: Tensor) -> Sequence[Tensor]:
+        return logits_and_presence(logits, labels)
+
+    def record(self, video: SeenVideo) -> Recorded:
+        frames = LabelledFrames.of(video, self.threshold)
+        if frames.truth.shape[1] != len(self.classes):
+            raise DataError(f"{frames.truth.shape[1]} labels a frame, {len(self.classes)} classes; correct 'classes'")
+        self.counts += frames.counts
+        header = [*(TRUTH + name for name in self.classes), *(PROBABILITY + name for name in self.classes)]
+        pairs = zip(frames.truth, frames.probabilities, strict=True)
+        lines = ((*(str(int(v)) for v in true), *(f"{p:.6f}" for p in values)) for true, values in pairs)
+        shown = {"times": video.times, "truth": frames.truth, "probabilities": frames.probabilities}
+        precisions = zip(self.classes, frames.average_precisions, strict=True)
+        row = frames.scores() | frames.counts.numbers(self.classes) | {f"ap_{name}": ap for name, ap in precisions}
+        return Recorded(row, header, lines, shown | {"threshold": self.threshold})
+
+    def together(self) -> dict[str, float]:
+        if absent := [name for name, n in zip(self.classes, self.counts.tp + self.counts.fn, strict=True) if not n]:
+            log.warning("no test frame shows '%s'; scores of videos leave it out", "', '".join(absent))
+        pooled = {f"pooled_f1_{absent}": macro(self.counts.f1(absent)) for absent in ("zero", "skip")}
+        own = {f"ap_{name}": macro(np.array([row[f"ap_{name}"] for row in self.rows])) for name in self.classes}
+        return pooled | own | self.counts.numbers(self.classes)
+
+
+class VideoF1(VideoMean):
+    """Mean over videos of the mean F1 over labels, as an evaluator's key metric; see ``f1_mean`` above.
+
+    Args:
+        threshold: probability from which a label counts as seen.
+    """
+
+    def __init__(self, threshold: float = THRESHOLD) -> None:
+        super().__init__(logits_and_presence, lambda video: LabelledFrames.of(video, threshold).f1)
+
+
+def logits_and_presence(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits (B, J), and which labels there are, bool (B, J); FedMedError for other shapes."""
+    if logits.ndim != 2 or labels.shape != logits.shape:
+        raise FedMedError(f"logits {tuple(logits.shape)} and labels {tuple(labels.shape)}; use (B, J) for both")
+    return logits, labels > 0.5

@@ -11,8 +11,8 @@ import numpy as np
 
 from fedmed.data.datalist import LABELLED_DATALIST, UNLABELED
 from fedmed.data.operation_names import PHASES, TOOLS
+from fedmed.data.video.file_source import write_movie
 from fedmed.data.video.folder_source import SINGLES
-from fedmed.data.video.movie import write_movie
 from fedmed.seeds import derive_seed
 from fedmed_demo.surgery.procedure_vector import FILE, procedure_vector
 from fedmed_demo.surgery.profile import HospitalProfile

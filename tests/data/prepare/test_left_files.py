@@ -1,6 +1,6 @@
 """Files that a preparation does not read."""
 
-from fedmed.data.prepare.left_files import files_left
+from fedmed.data.prepare.folder import files_left
 
 
 def test_each_kind_is_named_with_its_number(tmp_path):

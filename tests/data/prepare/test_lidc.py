@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from fedmed.data.prepare.lidc import PROTOCOLS, default_data, group, numbers, prepare_lidc
 from fedmed.data.prepare.split import split_patients
 from fedmed.errors import DataError
+from research.runner.lidc import PROTOCOLS, default_data, group, numbers, prepare_lidc
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 
 from fedmed.data.prepare.video_inspect import WantedVideos
 from fedmed.data.prepare.video_site import find_recordings, prepare_video_site
-from fedmed.data.video.clip_plan import ClipRule
+from fedmed.data.video.clips import ClipRule
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.masked_videos import MaskedVideos, SyntheticImages, masked_frames
+from fedmed.data.video.listed_videos import MaskedVideos, SyntheticImages, masked_frames
 
 CLASSES = ["shaft", "wrist", "jaw"]
 RULE = ClipRule("history", 4, interval=0.2)

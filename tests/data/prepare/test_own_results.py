@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from fedmed.data.prepare.ct_site import prepare_site
-from fedmed.data.prepare.left_files import LEFT
+from fedmed.data.prepare.folder import LEFT
 from fedmed.data.prepare.video_inspect import DEFAULT
 from fedmed.data.prepare.video_site import find_recordings, prepare_video_site
 from fedmed.data.prepare.xray_site import prepare_xray_site

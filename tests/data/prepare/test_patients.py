@@ -6,7 +6,7 @@ import pytest
 
 from fedmed.data.patients import check_patients, folded
 from fedmed.data.prepare.case import Checked
-from fedmed.data.prepare.patients import patient_warnings, refuse_shared_prefixes, unite_patients
+from fedmed.data.prepare.split import patient_warnings, refuse_shared_prefixes, unite_patients
 from fedmed.errors import DataError
 
 

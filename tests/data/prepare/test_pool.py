@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from fedmed.data import memory_share
+from fedmed.data import read_limits as memory_share
 from fedmed.data.prepare import pool
 from fedmed.data.prepare.pool import DIED, read_apart, run_all
 from fedmed.errors import DataError

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from fedmed.data.prepare.black_edges import Edges, split_by_edge
-from fedmed.data.prepare.clients import read_clients
+from fedmed.data.prepare.clients import Edges, read_clients, split_by_edge
 from fedmed.data.prepare.video_layouts.layout import Recording
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.label_table import read_label_table

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from fedmed.data.geometry import affine_notes, corner_distance, unit_fault
-from fedmed.data.prepare.mask_values import proposal
-from fedmed.data.prepare.volume_faults import geometry_faults, mask_faults, value_faults, value_notes
+from fedmed.data.prepare.volume_faults import geometry_faults, mask_faults, proposal, value_faults, value_notes
 
 AFFINE = np.diag([0.7, 0.7, 2.0, 1.0])
 ZOOMS = (0.7, 0.7, 2.0)

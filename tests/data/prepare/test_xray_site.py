@@ -18,8 +18,8 @@ from PIL import Image
 from pydicom import Dataset, dcmread
 
 from fedmed.data.datalist import load_datalist
+from fedmed.data.prepare.xray_labels import parse_merges, read_table
 from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
-from fedmed.data.prepare.xray_table import parse_merges, read_table
 from fedmed.errors import DataError
 from fedmed.files import CHECKOUT
 from fedmed.settings.site import parse_site

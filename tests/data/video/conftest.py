@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.masked_videos import MaskedVideos
+from fedmed.data.video.listed_videos import MaskedVideos
 
 CODECS = {".avi": "mpeg4", ".vob": "mpeg2video"}  # others: H.264
 

@@ -3,8 +3,8 @@
 import pytest
 
 from fedmed.data.video import frame_masks
-from fedmed.data.video import masked_videos as checked_masks
-from fedmed.data.video.masked_videos import MaskedVideos
+from fedmed.data.video import listed_videos as checked_masks
+from fedmed.data.video.listed_videos import MaskedVideos
 from fedmed.errors import DataError
 
 

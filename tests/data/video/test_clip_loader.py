@@ -2,15 +2,18 @@ import numpy as np
 import pytest
 import torch
 
-from fedmed.data.video.clip_loader import (
+from fedmed.data.video.clips import (
     ClipDataset,
+    ClipRule,
+    Clips,
     PlainFrames,
     PreparedVideos,
     clip_loader,
+    epoch_clips,
+    every_frame,
     frame_loader,
     unit_float,
 )
-from fedmed.data.video.clip_plan import ClipRule, Clips, epoch_clips, every_frame
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.errors import DataError
 

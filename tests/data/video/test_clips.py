@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fedmed.data.video.clip_plan import edges, history, partition, random_order, stride
+from fedmed.data.video.clips import edges, history, partition, random_order, stride
 from fedmed.data.video.frame_settings import frames_between
 from fedmed.errors import DataError
 

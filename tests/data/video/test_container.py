@@ -7,9 +7,11 @@ import pytest
 from PIL import Image
 
 from fedmed.data import image_size
-from fedmed.data.video import container, extraction
-from fedmed.data.video.extraction import Extraction
-from fedmed.data.video.source import Damage, open_video
+from fedmed.data.video import file_source as container
+from fedmed.data.video import stored_video as extraction
+from fedmed.data.video.file_source import open_video
+from fedmed.data.video.source import Damage
+from fedmed.data.video.stored_video import Extraction
 from fedmed.errors import DataError
 
 

@@ -5,12 +5,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedmed.data.video import extraction as extracting
-from fedmed.data.video.clip_loader import PreparedVideos, frame_loader
-from fedmed.data.video.clip_plan import ClipRule
-from fedmed.data.video.extraction import Extraction
+from fedmed.data.video import stored_video as extracting
+from fedmed.data.video.clips import ClipRule, PreparedVideos, frame_loader
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.space_needed import space_needed
+from fedmed.data.video.stored_video import Extraction, space_needed
 from fedmed.errors import DataError
 
 

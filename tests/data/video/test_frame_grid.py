@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedmed.data.video.extraction import Extraction
-from fedmed.data.video.frame_grid import SAME, FrameGrid, frame_grid
-from fedmed.data.video.frame_settings import frames_between
-from fedmed.data.video.source import open_video
-from fedmed.data.video.space_needed import space_needed
+from fedmed.data.video.file_source import open_video
+from fedmed.data.video.frame_settings import SAME, FrameGrid, frame_grid, frames_between
+from fedmed.data.video.stored_video import Extraction, space_needed
 from fedmed.errors import DataError
 
 NTSC, DOUBLE, FILM = Fraction(30000, 1001), Fraction(60000, 1001), Fraction(24000, 1001)

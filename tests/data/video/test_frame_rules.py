@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fedmed.data.video.frame_rules import RULES, WORDS, dark_sides, picture_box
+from fedmed.data.video.frame_settings import RULES, WORDS, dark_sides, picture_box
 
 TISSUE, DRAPE, BLACK = (170, 70, 60), (70, 120, 150), (5, 5, 8)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmed.data.video.extraction import Extraction
+from fedmed.data.video.stored_video import Extraction
 from fedmed.files import CHECKOUT
 
 BUNDLE = CHECKOUT / "bundles" / "surgical_tool_classification"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.labelled_videos import load_labelled_videos, shown_frames
+from fedmed.data.video.listed_videos import load_labelled_videos, shown_frames
 from fedmed.errors import DataError
 
 TOOLS = ("grasper", "clipper")

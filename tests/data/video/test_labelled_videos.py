@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.labelled_videos import frames_of_phases, load_labelled_videos
+from fedmed.data.video.listed_videos import frames_of_phases, load_labelled_videos
 from fedmed.errors import DataError
 
 PHASES = ("preparation", "dissection", "packaging")

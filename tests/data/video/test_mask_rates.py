@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedmed.data.video.extraction import Extraction
-from fedmed.data.video.frame_masks import FrameMasks
+from fedmed.data.video.frame_masks import FrameMasks, better_rate, used_masks
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.mask_rates import better_rate, used_masks
-from fedmed.data.video.stored_video import StoredVideo
+from fedmed.data.video.stored_video import Extraction, StoredVideo
 
 NTSC = Fraction(30000, 1001)
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from fedmed.data.augment.clip_views import ClipViews
-from fedmed.data.video.clip_plan import ClipRule
-from fedmed.data.video.masked_videos import MaskedVideos, masked_clip_loader, masked_frame_loader, masked_frames
+from fedmed.data.video.clips import ClipRule
+from fedmed.data.video.listed_videos import MaskedVideos, masked_clip_loader, masked_frame_loader, masked_frames
 from fedmed.errors import DataError
-from fedmed.training.frame_batches import FrameBatches
+from fedmed.training.video_frames import FrameBatches
 
 NTSC, DOUBLE = Fraction(30000, 1001), Fraction(60000, 1001)
 SINGLE = ClipRule("history", 1)

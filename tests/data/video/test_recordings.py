@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from fedmed.data.prepare.video_layouts.layout import MOVIES
-from fedmed.data.video import container, extraction
-from fedmed.data.video.extraction import Extraction
+from fedmed.data.video import file_source as container
+from fedmed.data.video import stored_video as extraction
+from fedmed.data.video.stored_video import Extraction
 from fedmed.errors import DataError
 from fedmed.files import CHECKOUT
 

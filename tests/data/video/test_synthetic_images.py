@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedmed.data.video.clip_plan import ClipRule
-from fedmed.data.video.masked_videos import SyntheticImages, masked_clip_loader
+from fedmed.data.video.clips import ClipRule
+from fedmed.data.video.listed_videos import SyntheticImages, masked_clip_loader
 from fedmed.errors import DataError
 
 RULE = ClipRule("history", 4, interval=0.2)

@@ -7,9 +7,8 @@ import pytest
 
 from fedmed.data.prepare.video_inspect import DEFAULT, prepare_video
 from fedmed.data.prepare.video_layouts.plain import Plain
-from fedmed.data.video.label_table import read_label_table
+from fedmed.data.video.label_table import read_label_table, time_of
 from fedmed.data.video.stored_video import StoredVideo
-from fedmed.data.video.table_times import time_of
 from fedmed.errors import DataError
 
 PHASES = ("prep", "clip", "dissect")

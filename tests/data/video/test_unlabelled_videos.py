@@ -3,7 +3,7 @@ import json
 import pytest
 
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.unlabelled_videos import load_unlabelled_videos
+from fedmed.data.video.listed_videos import load_unlabelled_videos
 from fedmed.errors import DataError
 
 SETTINGS = FrameSettings(size=(24, 32), rate=5)

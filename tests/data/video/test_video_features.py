@@ -9,13 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from fedmed.data.cache import FOLDER, purge
-from fedmed.data.video.clip_loader import PreparedVideos
-from fedmed.data.video.feature_store import SUFFIX, FeatureStore, encoder_digest
+from fedmed.data.video.clips import PreparedVideos
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.labelled_videos import frames_of_phases
-from fedmed.data.video.video_features import ShuffledVideos, VideoFeatures
+from fedmed.data.video.listed_videos import frames_of_phases
+from fedmed.data.video.video_features import SUFFIX, FeatureStore, ShuffledVideos, VideoFeatures, encoder_digest
 from fedmed.errors import DataError
+from fedmed.files import CACHE_FOLDER, purge
 
 
 class Encoder(nn.Module):
@@ -55,7 +54,7 @@ def made(prepared, tmp_path):
 
 
 def files(tmp_path, cache="cache"):
-    return sorted((tmp_path / cache / FOLDER).glob(f"*{SUFFIX}"))
+    return sorted((tmp_path / cache / CACHE_FOLDER).glob(f"*{SUFFIX}"))
 
 
 def test_a_batch_is_a_whole_video_without_its_dropped_frames(made, encoder, prepared):
@@ -121,7 +120,7 @@ def test_a_damaged_cache_is_made_anew(made, encoder, tmp_path, caplog, damage):
 
 def test_purging_the_cache_finds_them_and_nothing_else(made, encoder, tmp_path):
     list(made(encoder, "other"))
-    (tmp_path / "other" / FOLDER / f"own{SUFFIX}").write_text("of somebody else")
+    (tmp_path / "other" / CACHE_FOLDER / f"own{SUFFIX}").write_text("of somebody else")
     assert purge(tmp_path / "other") == 2 and len(files(tmp_path, "other")) == 1
 
 
@@ -129,7 +128,7 @@ def test_a_full_disk_is_told_and_training_goes_on(made, encoder, tmp_path, caplo
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("fedmed.data.video.feature_store.CaseStore.write", full)
+    monkeypatch.setattr("fedmed.data.video.video_features.CaseStore.write", full)
     assert len(list(made(encoder))) == 2 and not files(tmp_path)
     assert caplog.text.count("cannot be written") == 1
 

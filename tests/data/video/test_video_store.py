@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from fedmed import files
-from fedmed.data.cache import FOLDER, purge
 from fedmed.data.video import video_store
-from fedmed.data.video.extraction import Extraction
-from fedmed.data.video.space_needed import space_needed
+from fedmed.data.video.stored_video import Extraction, space_needed
 from fedmed.data.video.video_store import VideoStore
 from fedmed.errors import DataError
+from fedmed.files import CACHE_FOLDER, purge
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def store(tmp_path, settings):
 
 
 def names(tmp_path):
-    return sorted(path.suffix for path in (tmp_path / "cache" / FOLDER).iterdir() if path.suffix != ".lock")
+    return sorted(path.suffix for path in (tmp_path / "cache" / CACHE_FOLDER).iterdir() if path.suffix != ".lock")
 
 
 def test_a_video_is_read_once_and_known_by_its_content(write_video, store, read, number_of, tmp_path):
@@ -66,7 +65,7 @@ def test_only_where_each_nth_frame_is_taken_another_key_says_so(write_video, sto
 def test_a_note_of_an_earlier_version_spares_reading_the_file(write_video, store, tmp_path, monkeypatch):
     path = write_video(frames=60, rate=Fraction(30000, 1001))
     stored = store().get(path)
-    (note,) = (tmp_path / "cache" / FOLDER).glob("*.source")
+    (note,) = (tmp_path / "cache" / CACHE_FOLDER).glob("*.source")
     digest, rate = note.read_text().split()
     assert float(rate) == pytest.approx(29.97, abs=1e-3)
     note.write_text(digest)

@@ -7,7 +7,7 @@ import pytest
 from scipy import ndimage
 
 from fedmed.data.operation_names import TOOLS
-from fedmed.data.video.frame_rules import dark_sides
+from fedmed.data.video.frame_settings import dark_sides
 from fedmed_demo.federation import LAP_TOOLS
 from fedmed_demo.surgery.drawing import Drawing
 from fedmed_demo.surgery.instruments import parts

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedmed.data.operation_names import PHASES, TOOLS
-from fedmed.data.video.movie import write_movie
+from fedmed.data.video.file_source import write_movie
 from fedmed.errors import DataError
 from fedmed.files import CHECKOUT
 from fedmed_demo import KINDS, demo_site

@@ -13,6 +13,7 @@ from fedmed.training.corrections.statistics import OwnStatistics
 
 @pytest.fixture
 def network():
+    torch.manual_seed(0)
     return nn.Sequential(nn.BatchNorm2d(3), nn.Conv2d(3, 2, 1)).eval()
 
 

@@ -8,7 +8,7 @@ from fedmed.data.augment.clip_views import ClipViews
 from fedmed.errors import DataError, FedMedError
 from fedmed.systems.fedcy.engine import CycleEngine
 from fedmed.systems.fedcy.loss import CycleConsistencyLoss, feature_spread
-from fedmed.training.frame_batches import ClipBatches
+from fedmed.training.video_frames import ClipBatches
 
 SCALARS = {"loss", "cycle_error", "min_variance", "cycle_back", "cycle_chance", "feature_spread"}
 

@@ -8,8 +8,8 @@ from torch import nn
 from fedmed.errors import FedMedError
 from fedmed.systems.fedcy.engine import GuidedEngine
 from fedmed.systems.fedcy.loss import nt_xent
-from fedmed.training.frame_batches import FrameBatches
 from fedmed.training.trainer import SupervisedEngine
+from fedmed.training.video_frames import FrameBatches
 
 
 def engine(network, batches, kind=GuidedEngine, rate=0.01, **said):

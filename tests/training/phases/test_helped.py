@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from fedmed.data.augment import ScaleShift
 from fedmed.errors import JobError
 from fedmed.systems.fixmatch.fedmatch import PSI, Decomposed, HelpedEngine, noise
-from fedmed.training.frame_batches import FrameBatches
+from fedmed.training.video_frames import FrameBatches
 
 WEIGHTS = {"agree_weight": 0.5, "learn_weight": 2.0, "size_weight": 1e-3, "distance_weight": 1e-2}
 

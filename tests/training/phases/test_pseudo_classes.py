@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from fedmed.data.augment import ScaleShift
 from fedmed.systems.fixmatch.engine import PseudoClassEngine
 from fedmed.systems.fixmatch.loss import fixmatch_loss, uda_loss
-from fedmed.training.frame_batches import FrameBatches
+from fedmed.training.video_frames import FrameBatches
 
 
 @pytest.fixture

@@ -82,8 +82,6 @@ def _all_volumes(folder: Path, skip: Collection[Path]) -> list[Volume]:
     found = list(_volumes(folder, skip))
     if sum(volume.series for volume in found) < 2:
         return found
-    from fedmed.data.prepare.ct_find import join_series  # ITK takes seconds to load; NIfTI does not need it
-
     return join_series(found)
 
 

@@ -13,12 +13,14 @@ from fedmed.data.geometry import affine_notes, axis_order, nifti, unit_fault
 from fedmed.data.image_size import UNREADABLE, opened_nifti
 from fedmed.data.patients import folded
 from fedmed.data.prepare.case import Case, Source, content_hash
-from fedmed.data.prepare.mask_values import BINARY, Foreground, hinted
 from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.volume_faults import (
+    BINARY,
     GRID_TOLERANCE,
     LOWEST_PEAK,
+    Foreground,
     geometry_faults,
+    hinted,
     mask_faults,
     value_faults,
     value_notes,

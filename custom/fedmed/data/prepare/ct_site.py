@@ -8,16 +8,12 @@ from pathlib import Path
 from fedmed.data.prepare.case import Case, Source
 from fedmed.data.prepare.ct_find import find_volumes
 from fedmed.data.prepare.ct_inspect import inspect_all
-from fedmed.data.prepare.folder import existing
-from fedmed.data.prepare.left_files import LEFT, files_left
-from fedmed.data.prepare.mask_values import BINARY, Foreground
-from fedmed.data.prepare.own_results import own_folders, own_lines, own_masks
-from fedmed.data.prepare.patients import patient_warnings, refuse_shared_prefixes, unite_patients
-from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
+from fedmed.data.prepare.folder import LEFT, PREPARED, existing, files_left, link_or_copy, staging_for
 from fedmed.data.prepare.pool import Track
 from fedmed.data.prepare.report import AXES, Prepared, Rows, listed, note_counts, refusals, require_used
-from fedmed.data.prepare.split import assign, divides
-from fedmed.data.prepare.write import write_site
+from fedmed.data.prepare.split import assign, divides, patient_warnings, refuse_shared_prefixes, unite_patients
+from fedmed.data.prepare.volume_faults import BINARY, Foreground
+from fedmed.data.prepare.write import own_folders, own_lines, own_masks, write_site
 from fedmed.data.structure import three_digits
 from fedmed.errors import DataError
 

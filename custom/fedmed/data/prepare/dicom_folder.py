@@ -12,7 +12,7 @@ from fedmed.data.dicom_start import dicom_fault
 from fedmed.data.prepare.dicom_headers import quiet, read_header
 from fedmed.data.prepare.folder import DICOM_ENDINGS, file_kind
 from fedmed.data.prepare.pool import read_apart
-from fedmed.data.regular_file import require_regular_files
+from fedmed.data.read_limits import require_regular_files
 from fedmed.errors import DataError
 
 Files = tuple[Path, ...]

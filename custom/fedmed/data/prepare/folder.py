@@ -1,13 +1,17 @@
-"""Walk through a folder of images, tell kinds of files, and read patients from paths."""
+"""A folder of images and the place of what is prepared of it: what is read, left, and written where."""
 
 import os
 import re
-from collections.abc import Collection, Iterator
+import shutil
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fedmed.data.dicom_start import is_dicom
-from fedmed.data.regular_file import file_bytes
+from fedmed.data.read_limits import file_bytes
 from fedmed.errors import DataError
+from fedmed.files import close_tree
 
 DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
 SIGNATURES = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG"}
@@ -79,3 +83,123 @@ def readable_kind(path: Path) -> str | None:
         return file_kind(path)
     except OSError:
         return None
+
+
+VOLUMES = (".seg.nrrd", ".nrrd", ".nhdr", ".mha", ".mhd", ".nii.gz", ".nii", ".hdr", ".img", ".mgz", ".mgh", ".gipl")
+LEFT = "Not read"  # heading of the report
+PACKED = (".zip", ".tar.gz", ".tar", ".tgz", ".7z", ".rar", ".gz", ".bz2", ".xz")
+LONG = (*VOLUMES, *PACKED)  # of two endings that fit the longer one stands first
+
+
+def files_left(folders: Iterable[Path], read: Collection[Path], skip: Collection[Path] = ()) -> list[str]:
+    """One line for each kind of file that is below ``folders`` and not read: number, ending, the first of them, remedy.
+
+    Args:
+        folders: what was searched.
+        read: files that are read, and folders all of whose files are.
+        skip: folders that are not entered.
+    """
+    read, skip = set(read), {Path(place).resolve() for place in skip}
+    kinds: dict[str, set[Path]] = defaultdict(set)
+    for folder in folders:
+        for path in _files(Path(folder), read, skip):
+            kinds[_kind(path)].add(path)
+    return [_line(kind, sorted(paths)) for kind, paths in sorted(kinds.items())]
+
+
+def _files(folder: Path, read: Collection[Path], skip: Collection[Path]) -> Iterable[Path]:
+    seen: set[Path] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        here, real = Path(place), Path(place).resolve()
+        if real in seen or real in skip or here in read:
+            folders.clear()
+            continue
+        seen.add(real)
+        hidden = (here / name for name in folders if name.startswith("."))  # not entered, and one thing each
+        yield from (path for path in hidden if path.resolve() not in skip)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (here / name for name in names if here / name not in read and name != "DICOMDIR")
+
+
+def _kind(path: Path) -> str:
+    name = path.name.lower()
+    if name.startswith("._"):
+        return "._*"
+    if name.startswith("."):
+        return "hidden"
+    return next((ending for ending in LONG if name.endswith(ending)), path.suffix.lower())
+
+
+def _line(kind: str, paths: list[Path]) -> str:
+    shown = f"{len(paths)} × {kind or 'without an ending'} ({paths[0].name}{', …' if len(paths) > 1 else ''})"
+    if kind == "._*":
+        return f"{shown}: macOS keeps its own notes in them, and no images"
+    if kind == "hidden":
+        return f"{shown}: a dot at the beginning hides files and folders; rename those that belong to the data"
+    if kind in (".nii", ".nii.gz"):
+        return f"{shown}: no option takes them as an image or a mask"
+    if kind in VOLUMES:
+        return f"{shown}: images and masks of this format are not read; save them as .nii.gz (3D Slicer does)"
+    return f"{shown}: packed; unpack them if they belong to the data" if kind in PACKED else shown
+
+
+DATALIST = "datalist.json"
+REPORT = "prepare_report"
+PREPARED = "prepared"  # images that were converted, linked or copied
+
+
+@contextmanager
+def staging_for(out: Path) -> Iterator[Path]:
+    """Give a new folder next to ``out`` that is removed at the end, whatever happens.
+
+    DataError if ``out`` is a file, holds a datalist that no preparation wrote, or cannot be written.
+    """
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out} is a file; --out names a folder")
+    if (out / DATALIST).exists() and not (out / f"{REPORT}.csv").exists():
+        raise DataError(f"{out / DATALIST} was not written by a preparation; choose another --out or move it away")
+    staging = out.parent / f".{out.name}.preparing-{os.getpid()}"
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(mode=0o700)  # what is in it may come from elsewhere with other modes, and is closed at the end
+    except OSError as error:
+        raise DataError(f"cannot write into {out.parent} ({error}); choose another --out") from error
+    try:
+        yield staging
+    except OSError as error:
+        raise DataError(f"writing {out} failed ({error}); free some space or choose another --out") from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def publish(staging: Path, out: Path) -> None:
+    """Turn ``staging`` into ``out``. In a folder that exists, only what a preparation writes is replaced.
+
+    A site YAML that a person has changed is kept next to the new one, with ``.before`` after its name. New files may be
+    read by its owner only, or by the group too: see :func:`fedmed.files.private_files`.
+    """
+    close_tree(staging)
+    if not out.exists():
+        staging.rename(out)
+        return
+    old = staging.with_name(staging.name + "-old")
+    shutil.rmtree(old, ignore_errors=True)
+    if (out / PREPARED).exists() and (out / f"{REPORT}.csv").exists():
+        (out / PREPARED).rename(old)
+    for path in sorted(staging.iterdir()):
+        target = out / path.name
+        if path.suffix == ".yaml" and target.exists() and target.read_bytes() != path.read_bytes():
+            os.replace(target, target.with_name(target.name + ".before"))
+        os.replace(path, target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def link_or_copy(path: Path, target: Path) -> Path:
+    """Bring a file into a site folder, as a hard link if possible; return ``target``."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(path, target)
+    except OSError:  # another disk, or a file system without links
+        shutil.copy2(path, target)
+    return target

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from fedmed.data.memory_share import limit_memory, share_of
+from fedmed.data.read_limits import limit_memory, share_of
 from fedmed.errors import DataError
 from fedmed.worker_processes import end_with_parent
 
@@ -34,7 +34,7 @@ def run_all(
 ) -> list[Known]:
     """Do ``work``, which never raises for bad data, for every source; the result does not depend on ``workers``.
 
-    A worker's memory is limited to its share of what is free, see :mod:`fedmed.data.memory_share`.
+    A worker's memory is limited to its share of what is free, see :mod:`fedmed.data.read_limits`.
 
     Args:
         work: can be pickled.

@@ -15,17 +15,14 @@ from PIL import Image
 
 from fedmed.data.operation_names import PHASES
 from fedmed.data.prepare.case import VideoCase
-from fedmed.data.prepare.place import PREPARED, link_or_copy
+from fedmed.data.prepare.folder import PREPARED, link_or_copy
 from fedmed.data.prepare.video_layouts.layout import Layout, Recording, Row
 from fedmed.data.structure import check_name
-from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.folder_source import SINGLES, TABLE
-from fedmed.data.video.frame_masks import FrameMasks
+from fedmed.data.video.frame_masks import FrameMasks, better_rate, used_masks
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.label_table import TimedLabels, read_label_table
-from fedmed.data.video.mask_rates import better_rate, used_masks
-from fedmed.data.video.stored_video import StoredVideo
-from fedmed.data.video.table_times import PHASE, TIMES
+from fedmed.data.video.label_table import PHASE, TIMES, TimedLabels, read_label_table
+from fedmed.data.video.stored_video import Extraction, StoredVideo
 from fedmed.errors import DataError
 
 LOOKED_AT = (72, 96)  # height and width at which a video is streamed

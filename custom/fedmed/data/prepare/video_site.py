@@ -10,25 +10,26 @@ from fedmed.class_paths import classes_below
 from fedmed.data.datalist import LABELLED, UNLABELED, Video
 from fedmed.data.prepare.case import VideoCase
 from fedmed.data.prepare.clients import SiteRecordings
-from fedmed.data.prepare.folder import compile_pattern, existing, patient_in
-from fedmed.data.prepare.label_split import fill_lists, refuse_copies
-from fedmed.data.prepare.left_files import LEFT, files_left
-from fedmed.data.prepare.own_results import own_folders, own_lines
-from fedmed.data.prepare.patients import patient_warnings, refuse_shared_prefixes, unite_patients
+from fedmed.data.prepare.folder import LEFT, compile_pattern, existing, files_left, patient_in, staging_for
 from fedmed.data.prepare.phase_counts import added, alone, missing, phase_counts, shares_of_phases
-from fedmed.data.prepare.place import staging_for
 from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
-from fedmed.data.prepare.split import divides
+from fedmed.data.prepare.split import (
+    divides,
+    fill_lists,
+    patient_warnings,
+    refuse_copies,
+    refuse_shared_prefixes,
+    unite_patients,
+)
 from fedmed.data.prepare.tool_counts import one_sided, shares_of_tools, tool_counts
 from fedmed.data.prepare.video_inspect import DEFAULT, WantedVideos, prepare_video
 from fedmed.data.prepare.video_layouts.layout import Layout, Recording
 from fedmed.data.prepare.video_layouts.plain import INDEX
-from fedmed.data.prepare.write import entry, write_datalist, write_site
-from fedmed.data.video.frame_rules import WORDS
-from fedmed.data.video.frame_settings import FrameSettings
+from fedmed.data.prepare.write import entry, own_folders, own_lines, write_datalist, write_site
+from fedmed.data.video.frame_settings import WORDS, FrameSettings
 from fedmed.data.video.label_table import unknown
-from fedmed.data.video.space_needed import SpaceNeeded
+from fedmed.data.video.stored_video import SpaceNeeded
 from fedmed.errors import DataError
 
 LAYOUTS = "fedmed.data.prepare.video_layouts"

@@ -1,9 +1,110 @@
-"""What makes a CT volume or a mask unusable, and what is only unusual. Arrays in, sentences out; no files."""
+"""What is wrong with a prepared volume or the values of its mask."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedmed.data.geometry import corner_distance
-from fedmed.data.prepare.mask_values import NOT_BINARY
+from fedmed.errors import DataError
+
+NOT_BINARY = "mask has values other than 0 and 1"
+SCALES = (1, 100, 255)  # what a soft mask's inside may be called: a probability, percent, or a picture's white
+MOST_LABELS = 10  # whole numbers of a mask that are named one by one
+SCAN = -100  # values below this are no mask's
+
+
+@dataclass(frozen=True)
+class Foreground:
+    """The voxels that count as 1: those with one of ``values``, or those above ``threshold``; without both, those of 1.
+
+    DataError if both are given, or one is not finite.
+    """
+
+    values: tuple[float, ...] = ()
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.values and self.threshold is not None:
+            raise DataError("--mask-value and --mask-threshold exclude each other; give one of them")
+        if not np.isfinite([*self.values, self.threshold or 0]).all() or 0 in self.values:
+            raise DataError("--mask-value (not 0, the background) and --mask-threshold must be finite numbers")
+
+    @property
+    def converts(self) -> bool:
+        """Whether masks must be written anew."""
+        return bool(self.values) or self.threshold is not None
+
+    @property
+    def words(self) -> str | None:
+        """For a report; None where masks are taken as they are."""
+        if self.threshold is not None:
+            return f"above {self.threshold:g}"
+        return ", ".join(f"{value:g}" for value in self.values) or None
+
+    def of(self, mask: np.ndarray) -> tuple[np.ndarray, list[str]]:
+        """Return a mask of 0 and 1 (uint8, the same shape) and what to look at; one that is not finite is not changed.
+
+        Raises:
+            DataError: values between whole numbers, where labels were named.
+        """
+        if not self.converts or not np.issubdtype(mask.dtype, np.number) or not np.isfinite(mask).all():
+            return mask, []
+        if self.threshold is not None:
+            return (mask > self.threshold).astype(np.uint8), []
+        chosen = np.isin(mask, self.values)
+        others = np.unique(mask[~chosen & (mask != 0)])
+        if (others != np.rint(others)).any():
+            threshold = f"--mask-threshold {half_way(mask):g}"
+            raise DataError(f"mask has values such as {others[0]:.3g}, not labels; use {threshold}")
+        shown = ", ".join(f"{value:g}" for value in others[:5]) + (" …" if others.size > 5 else "")
+        return chosen.astype(np.uint8), [f"mask values {shown} count as background"] if others.size else []
+
+
+BINARY = Foreground()  # masks of 0 and 1, taken as they are
+
+
+def hinted(faults: Sequence[str], mask: np.ndarray) -> list[str]:
+    """The same sentences; the one of a mask that is not binary says what to do, from its values."""
+    return [f"{fault}; {proposal(mask)}" if fault.startswith(NOT_BINARY) else fault for fault in faults]
+
+
+def proposal(mask: np.ndarray) -> str:
+    """What to do with a mask of numbers (any shape) that are not 0 and 1 alone: the option of ``prepare_ct.py``.
+
+    Few whole numbers are labels, of which the lowest is the background where there is no 0. Others are labels too where
+    they fill areas, and the blurred border of one area where most voxels inside have the highest value.
+    """
+    if not np.isfinite(mask).all():
+        return "save it anew without NaN and infinity"
+    inside = mask[mask != 0]
+    values, counts = np.unique(inside, return_counts=True)
+    if values[0] < SCAN:
+        return "it looks like a scan; give the folder or the names of the masks"
+    whole = bool((values == np.rint(values)).all())
+    if whole and len(values) <= MOST_LABELS:
+        named = values if inside.size < mask.size or len(values) == 1 else values[1:]
+        words = f"say what counts: prepare_ct.py --mask-value {','.join(f'{value:g}' for value in named)}"
+        return words + (", or those of them that are the structure" if len(named) > 1 else "")
+    if whole and counts[-1] < inside.size / 2:
+        return f"say which of its {len(values)} labels count: prepare_ct.py --mask-value {values[0]:g},{values[1]:g}"
+    return f"it is a soft mask: prepare_ct.py --mask-threshold {half_way(mask):g} counts what is above"
+
+
+def half_way(mask: np.ndarray) -> float:
+    """Half of what a soft mask's inside is called; of its own highest value where that is no usual scale."""
+    highest = float(mask.max())
+    scale = next((scale for scale in SCALES if scale / 2 < highest <= 1.01 * scale), highest)
+    return float(f"{scale / 2:.3g}")
+
+
+def parse_values(text: str | None) -> tuple[float, ...]:
+    """Numbers between commas; DataError for anything else."""
+    try:
+        return tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError as error:
+        raise DataError(f"--mask-value '{text}' must be numbers, such as 255 or 1,2") from error
+
 
 LOWEST_PEAK = -500.0  # HU; the brightest voxel of a scan with tissue in it is above this
 HIGHEST_PEAK = 40000.0  # HU; extended CT scales end at about 30 000

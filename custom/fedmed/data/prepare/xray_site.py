@@ -18,24 +18,38 @@ from fedmed.data.prepare.case import Source, XrayCase, content_hash, pseudonym
 from fedmed.data.prepare.dicom_headers import quiet
 from fedmed.data.prepare.folder import (
     DICOM_ENDINGS,
+    LEFT,
+    PREPARED,
     compile_pattern,
     existing,
     file_kind,
+    files_left,
+    link_or_copy,
     patient_in,
     readable_kind,
+    staging_for,
     visible_files,
 )
-from fedmed.data.prepare.label_split import fill_lists, refuse_copied_images
-from fedmed.data.prepare.left_files import LEFT, files_left
-from fedmed.data.prepare.own_results import own_folders, own_lines
-from fedmed.data.prepare.patients import patient_warnings, refuse_shared_prefixes, unite_patients
-from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
 from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
-from fedmed.data.prepare.split import divides
-from fedmed.data.prepare.write import write_site
-from fedmed.data.prepare.xray_labels import check_labels, settle_labels
-from fedmed.data.prepare.xray_table import Row, merge_labels, no_labels, parse_merges, read_table
+from fedmed.data.prepare.split import (
+    divides,
+    fill_lists,
+    patient_warnings,
+    refuse_copied_images,
+    refuse_shared_prefixes,
+    unite_patients,
+)
+from fedmed.data.prepare.write import own_folders, own_lines, write_site
+from fedmed.data.prepare.xray_labels import (
+    Row,
+    check_labels,
+    merge_labels,
+    no_labels,
+    parse_merges,
+    read_table,
+    settle_labels,
+)
 from fedmed.data.prepare.xray_view import TAKEN, WantedViews, count_views, view_of
 from fedmed.errors import DataError, first_line
 from fedmed.files import CHECKOUT, folders_of

@@ -13,7 +13,7 @@ from PIL import UnidentifiedImageError
 
 from fedmed.data.image_size import opened_picture
 from fedmed.data.tables import csv_errors, table_lines
-from fedmed.data.video.frame_rules import Frame
+from fedmed.data.video.frame_settings import Frame
 from fedmed.data.video.source import Damage, Scaler, ShownFrame, need_av
 from fedmed.errors import DataError, first_line
 

@@ -3,13 +3,39 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fedmed.data.video.frame_rules import Frame
-from fedmed.data.video.orientation import orientation
+from fedmed.data.video.frame_settings import Frame
 from fedmed.errors import DataError
+
+
+class Orientation(NamedTuple):
+    """What is done to a stored picture, in this order.
+
+    Attributes:
+        swapped: rows become columns.
+        left_right, up_down: it is mirrored.
+    """
+
+    swapped: bool = False
+    left_right: bool = False
+    up_down: bool = False
+
+
+def orientation(frame: Any) -> Orientation:
+    """The nearest of the eight that the display matrix of an ``av.VideoFrame`` says.
+
+    The matrix takes stored x and y to x' = a x + c y and y' = b x + d y (ISO/IEC 14496-12, 8.3.2; FFmpeg's display.h).
+    The angle that PyAV makes of it (``rotation``) does not know mirrors: it turns a mirrored picture upside down.
+    """
+    matrix = frame.side_data.get("DISPLAYMATRIX")
+    if matrix is None:
+        return Orientation()
+    a, b, _, c, d = np.frombuffer(matrix, np.int32)[:5].tolist()
+    return Orientation(True, c < 0, b < 0) if abs(b) > abs(a) else Orientation(False, a < 0, d < 0)
+
 
 THREADS = 2  # of a decoder: more keep more frames in memory
 
@@ -114,20 +140,3 @@ def need_av() -> Any:
     except ImportError as error:
         raise DataError("videos need PyAV, which is missing; install it: pip install av==18.1.0") from error
     return av
-
-
-def open_video(path: Path | str, names_rate: float | None = None) -> VideoSource:
-    """A video file or a folder of frames, to be read.
-
-    Args:
-        path: the file or folder.
-        names_rate: see :class:`fedmed.data.video.frame_settings.FrameSettings`.
-
-    Raises:
-        DataError: nothing there, an empty file, no video, no times, or PyAV is missing.
-    """
-    from fedmed.data.video.file_source import VideoFile
-    from fedmed.data.video.folder_source import FrameFolder
-
-    path = Path(path)
-    return FrameFolder(path, names_rate) if path.is_dir() else VideoFile(path)

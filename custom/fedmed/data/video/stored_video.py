@@ -1,6 +1,7 @@
-"""A video that is prepared: frames in a memory map, and what is known of them."""
+"""Frames of a video as they are kept: which it has, how they are extracted, and the space that they need."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,6 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fedmed.data.video.file_source import LONGEST, open_video, too_long
+from fedmed.data.video.frame_settings import RULES, SAME, Frame, FrameSettings, frame_grid, matching_rules, picture_box
+from fedmed.data.video.source import Damage, ShownFrame, VideoSource
+from fedmed.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -17,7 +23,7 @@ class StoredVideo:
     Attributes:
         source: the file or folder that it was made of.
         path: the memory map.
-        facts: see :meth:`fedmed.data.video.extraction.Extraction.facts`.
+        facts: see :meth:`fedmed.data.video.stored_video.Extraction.facts`.
     """
 
     source: Path
@@ -54,3 +60,159 @@ class StoredVideo:
     def __getstate__(self) -> dict[str, Any]:
         # A pickled memory map would be a copy of all frames.
         return {name: value for name, value in self.__dict__.items() if name != "frames"}
+
+
+LONGEST_GAP = 3600.0  # seconds for which one frame may be shown
+BORDER_FRAMES, BORDER_PIXELS = 16, 256  # from how many frames borders are found, and on which grid
+
+
+class Extraction:
+    """The frames of one video, to be gone through once; afterwards :meth:`facts`.
+
+    **Rule.** Times count from the first frame. Frame k is the one that is shown at k / rate seconds: the last whose own
+    time is not later. It is repeated while nothing new is shown, and the video ends where its last frame ends. One that
+    does not say how long it is shown is shown as long as the mean frame. Of videos of 29.97 frames a second and the
+    like each n-th is taken, see :func:`fedmed.data.video.frame_settings.frame_grid`.
+
+    Args:
+        path: a file, or a folder of frames.
+        settings: size, rate (single pictures are taken once each instead), and what is cut off or dropped. Frames to be
+            dropped come out black, so that frame k stays the one at k / rate seconds.
+
+    Raises:
+        DataError: the video cannot be read; while going through it: it is damaged and to be refused, holds no frames,
+            its times stand still, it lasts more than two days, or one frame is shown for more than an hour.
+    """
+
+    def __init__(self, path: Path | str, settings: FrameSettings) -> None:
+        self.path, self.settings = Path(path), settings
+        self.source: VideoSource = open_video(path, settings.names_rate)
+        wanted = None if self.source.single else settings.rate
+        self.grid = None if wanted is None else frame_grid(self.source.steady_rate(), wanted)
+        self.damage = Damage(self.path, refuse=settings.damage == "refuse")
+        self.flagged: dict[str, list[int]] = {name: [] for name in RULES}
+        self.count = self.repeated = 0
+        self.times: list[float] = []  # of frames taken without a rate
+        self.start = self.end = 0.0
+        sampled = self.source.sample(BORDER_FRAMES, BORDER_PIXELS, BORDER_PIXELS) if settings.crop else []
+        self.box = picture_box(sampled) if sampled else (0.0, 1.0, 0.0, 1.0)
+
+    def __iter__(self) -> Iterator[Frame]:
+        """Yield uint8 RGB frames (H, W, 3); each may be a read-only view that is valid until the next."""
+        shown: ShownFrame | None = None
+        read = 0
+        for frame in self.source.frames(self.damage):
+            read += 1
+            if shown is None:
+                self.start = frame.second
+            else:
+                yield from self._until(frame.second, shown)
+            if frame.second - self.start > LONGEST:
+                raise DataError(f"{self.path}: {too_long(frame.second - self.start)}")
+            shown = frame
+        if shown is None:
+            raise DataError(f"{self.path}: none of its frames can be decoded; copy it again or remove the entry")
+        if read > 1 and shown.second - self.start < SAME:
+            raise DataError(
+                f"{self.path}: all {read} frames have the same time (frame rate 0); write it anew with times"
+            )
+        usual = (shown.second - self.start) / max(1, read - 1)
+        self.end = shown.until if shown.until > shown.second else shown.second + max(usual, 2 * SAME)
+        yield from self._until(self.end, shown)
+
+    def facts(self) -> dict[str, Any]:
+        """What is worth a report, as plain values; seconds are those of the video, from its first frame."""
+        damage = self.damage
+        return {
+            "frames": self.count,
+            "height": self.settings.size[0],
+            "width": self.settings.size[1],
+            "rate": None if self.grid is None else self.grid.rate,
+            "single": self.source.single,
+            "seconds": round(self.end - self.start, 6),
+            "first_second": round(self.start, 6),
+            "times": self.times if self.grid is None else None,
+            "repeated": self.repeated,
+            "source_sizes": [list(size) for size in damage.sizes],
+            "picture_box": list(self.box),
+            "flagged": self.flagged,
+            "dropped": sorted({number for name in self.settings.drop for number in self.flagged[name]}),
+            "damaged": damage.damaged,
+            "times_back": damage.times_back,
+            "cut_short": damage.cut_short,
+        }
+
+    def _until(self, second: float, shown: ShownFrame) -> Iterator[Frame]:
+        """The frames to be taken while ``shown`` is, up to a time of the video."""
+        if second - shown.second > LONGEST_GAP:
+            raise DataError(
+                f"{self.path}: nothing new is shown from {shown.second:.1f} to {second:.1f} s, more than an hour; its "
+                "times are wrong: write it anew with times, or cut it there"
+            )
+        frame, marks = None, []
+        while self._due(second, frame is None):
+            if frame is None:
+                frame = self._scaled(shown)
+                marks = matching_rules(frame)
+                if set(marks) & set(self.settings.drop):
+                    frame = np.zeros_like(frame)
+            else:
+                self.repeated += 1
+            for name in marks:
+                self.flagged[name].append(self.count)
+            if self.grid is None:
+                self.times.append(round(shown.second - self.start, 6))
+            self.count += 1
+            yield frame
+
+    def _due(self, second: float, first: bool) -> bool:
+        """Whether the frame shown until ``second`` is to be taken, for the first time or again."""
+        grid = self.grid
+        return first if grid is None else self.start + self.count / grid.rate < second - grid.slack
+
+    def _scaled(self, shown: ShownFrame) -> Frame:
+        """The picture without its borders, at the wanted size."""
+        height, width = self.settings.size
+        top, bottom, left, right = self.box
+        whole = round(height / (bottom - top)), round(width / (right - left))
+        frame = shown.scaled(*whole)
+        y, x = min(round(top * whole[0]), whole[0] - height), min(round(left * whole[1]), whole[1] - width)
+        return frame[y : y + height, x : x + width]
+
+
+@dataclass(frozen=True)
+class SpaceNeeded:
+    """What prepared videos take on disk."""
+
+    frames: int
+    height: int
+    width: int
+    rate: float | None
+
+    @property
+    def bytes(self) -> int:
+        return self.frames * self.height * self.width * 3
+
+    def words(self) -> str:
+        """Such as "27.8 GB: 184500 frames of 224 x 224 pixels, 1 a second"."""
+        frames = f"{self.frames} frames of {self.height} x {self.width} pixels"
+        frames += "" if self.rate is None else f", {self.rate:g} a second"
+        return f"{self.bytes / 1e9:.3g} GB: {frames}"
+
+
+def space_needed(sources: Iterable[Path | str], settings: FrameSettings) -> SpaceNeeded:
+    """Foretell what videos take once prepared, from what their headers say of their length; no frame is decoded.
+
+    Raises:
+        DataError: a video cannot be opened, or does not say how long it is.
+    """
+    frames = 0
+    for source in sources:
+        video = open_video(source, settings.names_rate)
+        frames += max(1, video.count() if settings.rate is None else _taken(video, settings.rate))
+    return SpaceNeeded(frames, *settings.size, settings.rate)
+
+
+def _taken(video: VideoSource, rate: float) -> int:
+    grid = frame_grid(video.steady_rate(), rate)
+    return math.ceil((video.seconds() - grid.slack) * grid.rate)

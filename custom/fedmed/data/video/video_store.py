@@ -12,13 +12,10 @@ import numpy as np
 from filelock import FileLock
 
 from fedmed.data.cache import CaseStore, check_once
-from fedmed.data.video.extraction import Extraction
+from fedmed.data.video.file_source import open_video
 from fedmed.data.video.folder_source import folder_facts
-from fedmed.data.video.frame_grid import frame_grid
-from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.source import open_video
-from fedmed.data.video.space_needed import space_needed
-from fedmed.data.video.stored_video import StoredVideo
+from fedmed.data.video.frame_settings import FrameSettings, frame_grid
+from fedmed.data.video.stored_video import Extraction, StoredVideo, space_needed
 from fedmed.durable_files import sealed, unsealed
 from fedmed.errors import DataError
 from fedmed.files import read_json, write_atomically

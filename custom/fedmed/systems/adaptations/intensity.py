@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedmed.data.augment.intensities import INTENSITIES
-from fedmed.methods.adaptation import Adaptation
+from fedmed.methods.algorithm import Adaptation
 from fedmed.methods.declarations import BesideModel
 
 

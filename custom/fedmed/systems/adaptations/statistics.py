@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fedmed.errors import JobError
-from fedmed.methods.adaptation import Adaptation
+from fedmed.methods.algorithm import Adaptation
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from monai.engines.utils import IterationEvents
 from torch import Tensor, nn
 
 from fedmed.data.cache import CaseCacheDataset
-from fedmed.data.cases import plain
+from fedmed.data.listed_images import plain
 from fedmed.systems.agreement.engine import MEAN
 from fedmed.systems.agreement.loss import all_classes
 from fedmed.training.corrections.correction import Correction, RoundStart

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fedmed.data.cases import plain, spread
+from fedmed.data.listed_images import plain, spread
 from fedmed.errors import FedMedError, JobError
 from fedmed.methods.algorithm import Algorithm
 from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, BesideModel

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from monai.engines.utils import IterationEvents
 from torch import Tensor, nn
 
-from fedmed.data.cases import plain
+from fedmed.data.listed_images import plain
 from fedmed.errors import FedMedError
 from fedmed.systems.fedcy.loss import CycleConsistencyLoss, feature_spread, nt_xent
 from fedmed.training.trainer import SupervisedEngine
@@ -26,7 +26,7 @@ class CycleEngine(UnlabelledTrainer):
     Args:
         args, kwargs: as in :class:`UnlabelledTrainer`. Batches have ``image`` (B, k, 3, H, W) of B ≥ 2 clips and
             ``part`` (B, k), the share of the video before each frame, and are prepared by
-            :class:`fedmed.training.frame_batches.ClipBatches`. The network has ``features``: (n, 3, H, W) -> (n, D).
+            :class:`fedmed.training.video_frames.ClipBatches`. The network has ``features``: (n, 3, H, W) -> (n, D).
         cycle_loss: of features (B, k, D).
         cycle_weight: λ_t; it multiplies the loss's regulariser too. There is no other loss here, so an optimizer that
             divides the scale of its gradients away, such as Adam, makes the same steps with any weight above 0.

@@ -14,8 +14,7 @@ from fedmed.systems.fedmoco.keys import MomentumKeys
 from fedmed.systems.fedmoco.loss import info_nce, told_apart
 from fedmed.systems.fedmoco.metadata import SyntheticNegatives, similarity_of, view_of
 from fedmed.systems.fedmoco.options import ContrastOptions
-from fedmed.training.schedules import scaled_learning_rate
-from fedmed.training.trainer import endless
+from fedmed.training.trainer import endless, scaled_learning_rate
 from fedmed.training.unlabelled import UnlabelledTrainer
 
 TRAINER = ("epoch_length", "amp", "train_handlers")  # options of every engine

@@ -2,12 +2,11 @@
 
 from matplotlib.figure import Figure
 
-from fedmed.reports.curves import site_lines
+from fedmed.reports.curves import site_lines, weight_bands
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_report import Chart
 from fedmed.reports.training_scalars import Points, last_values, mean, points
-from fedmed.reports.weight_bands import weight_bands
 from fedmed.reports.words import join, size
 
 FLAT = 1e-3  # a range of r below which its axis shows no more detail

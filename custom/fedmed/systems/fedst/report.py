@@ -10,15 +10,15 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fedmed.errors import DataError
-from fedmed.reports.cells import SLANTED, draw_cells
 from fedmed.reports.palette import INK, LIGHT, PAPER
 from fedmed.reports.plots import WIDTH, round_axis
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import read_arrays
 from fedmed.reports.run_report import Chart
+from fedmed.reports.sheet import SLANTED, draw_cells
 from fedmed.reports.training_scalars import mean
 from fedmed.reports.words import duration
-from fedmed.training.kept_gates import FILE
+from fedmed.training.kept_features import GATES_FILE
 
 Gates = Mapping[str, NDArray[np.float64]]  # site -> mean gate of each channel (C,), 0…1
 GATES_CAPTION = (
@@ -72,7 +72,7 @@ def site_gates(run: Run) -> dict[str, NDArray[np.float64]]:
     Raises:
         DataError: a file is damaged; names it.
     """
-    folders = {site.name: site.folder / "evaluation" / f"{FILE}.npz" for site in run.sites if site.folder}
+    folders = {site.name: site.folder / "evaluation" / f"{GATES_FILE}.npz" for site in run.sites if site.folder}
     found = {name: _read(path) for name, path in folders.items() if path.is_file()}
     sizes = {len(gates) for gates in found.values()}
     return found if len(sizes) == 1 else {}

@@ -1,9 +1,4 @@
-"""Changes of a site's gradients or images: what a federated method adds to any bundle's training.
-
-A bundle's configuration lists them under ``train#corrections``; a federation calls them, a stand-alone training does
-not. A proximal term (Li et al. 2020, arXiv 1812.06127) is one, a linear term (Acar et al. 2021, arXiv 2111.04263),
-which keeps a state, another.
-"""
+"""What a correction is: it changes gradients or images, or adds a term to the loss, at every step of any engine."""
 
 from collections.abc import Callable, Collection, Mapping, Sized
 from dataclasses import dataclass, field

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
-from fedmed.data.cases import plain, spread
+from fedmed.data.listed_images import plain, spread
 from fedmed.training.corrections.correction import Images
 
 OTHERS = "others"  # name under which a site gets what the others told

@@ -1,26 +1,173 @@
-"""BatchNorm's statistics of a site's own images, wherever it scores a model."""
+"""Statistics of BatchNorm from a site's own images, in place of those of the model."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedmed.data.cases import spread
+from fedmed.data.listed_images import spread
 from fedmed.errors import DataError
-from fedmed.training.called_classes import called_by, objection
 from fedmed.training.corrections.correction import Correction, Images, Infer
 from fedmed.training.corrections.own_images import MOST, OwnImages
-from fedmed.training.own_normalisation import (
-    LayerStatistics,
-    adapt,
-    for_inference,
-    mean_distance,
-    normalisation_layers,
-    own_statistics,
-    restore,
-)
+from fedmed.training.label_counts import called_by, objection
+
+LEAST_VARIANCE = 1e-12  # of all channels of a layer: images that are all alike
+
+
+@dataclass(frozen=True)
+class LayerStatistics:
+    """Mean and variance of a layer's input, per channel, (C,) float64 each.
+
+    Attributes:
+        came: with which the network came.
+        seen: of the images in the network as it came.
+        own: of the images where the layers before it normalise by the images too: those of the adapted network.
+    """
+
+    came: tuple[Tensor, Tensor]
+    seen: tuple[Tensor, Tensor]
+    own: tuple[Tensor, Tensor]
+
+    @property
+    def distance(self) -> float:
+        """How far the network as it came goes astray here, in deviations of what came: root of the mean over channels
+        of the squared difference of means."""
+        (mean, variance), (seen, _) = self.came, self.seen
+        return float(((seen - mean).square() / variance.clamp_min(1e-5)).mean().sqrt())
+
+    def mixed(self, share: float) -> tuple[Tensor, Tensor]:
+        """Mean and variance of which the images' own are a share, 0 to 1."""
+        mean, variance = (share * own + (1 - share) * came for came, own in zip(self.came, self.own, strict=True))
+        return mean, variance
+
+
+def mean_distance(statistics: dict[str, LayerStatistics]) -> float:
+    """How far images lie from those that a network knows: mean distance of its layers; at least one."""
+    return sum(one.distance for one in statistics.values()) / len(statistics)
+
+
+def normalisation_layers(network: nn.Module) -> dict[str, _BatchNorm]:
+    """Name -> each layer with running statistics."""
+    found = {name: one for name, one in network.named_modules() if isinstance(one, _BatchNorm)}
+    return {name: one for name, one in found.items() if one.running_mean is not None and one.running_var is not None}
+
+
+@torch.no_grad()
+def own_statistics(
+    network: nn.Module, infer: Callable[[Tensor], Any], batches: Iterable[Tensor]
+) -> dict[str, LayerStatistics]:
+    """Measure each layer's statistics over a hospital's images; the network stays as it was.
+
+    Args:
+        network: on any device.
+        infer: the network itself, or what shows it large images by windows.
+        batches: of images (B, C, ...), without augmentation, on the network's device.
+
+    Returns:
+        Layer -> its statistics; empty where the network has no layer with statistics.
+
+    Raises:
+        DataError: there are no images, or all of them are alike.
+    """
+    layers = normalisation_layers(network)
+    if not layers:
+        return {}
+    seen, own = ({name: [0, 0.0, 0.0] for name in layers} for _ in range(2))
+    for images in batches:  # which are read only once
+        for sums, by_batch in ((seen, False), (own, True)):
+            with _looked_at(network, layers, sums, by_batch):
+                infer(images)
+    if not all(count for count, _, _ in own.values()):
+        raise DataError("statistics of normalisation need images, and there are none")
+    if any(float(_moments(sums)[1].max()) < LEAST_VARIANCE for sums in own.values()):
+        raise DataError("statistics of normalisation need images that differ, and these are all alike")
+    came = {name: (_kept(layer.running_mean), _kept(layer.running_var)) for name, layer in layers.items()}
+    return {name: LayerStatistics(came[name], _moments(seen[name]), _moments(own[name])) for name in layers}
+
+
+def _moments(sums: list[Any]) -> tuple[Tensor, Tensor]:
+    count, total, squares = sums
+    mean = total / count
+    return mean, (squares / count - mean.square()).clamp_min(0)
+
+
+def restore(network: nn.Module, statistics: dict[str, LayerStatistics]) -> None:
+    """Write the statistics back with which a network came."""
+    adapt(network, statistics, images=0, prior=1)
+
+
+@torch.no_grad()
+def adapt(network: nn.Module, statistics: dict[str, LayerStatistics], images: int, prior: float = 0.0) -> None:
+    """Write statistics of a hospital's images into a network.
+
+    Args:
+        network: that they were measured with.
+        statistics: of :func:`own_statistics`.
+        images: how many they are of.
+        prior: for how many images those count with which the network came.
+    """
+    layers, share = normalisation_layers(network), images / (images + prior)
+    for name, one in statistics.items():
+        mean, variance = one.mixed(share)
+        for buffer, value in ((layers[name].running_mean, mean), (layers[name].running_var, variance)):
+            if buffer is not None:
+                buffer.copy_(value)
+
+
+@contextmanager
+def for_inference(network: nn.Module) -> Iterator[None]:
+    """A network in its mode for inference; afterwards each of its modules is as before."""
+    training = {one: one.training for one in network.modules()}
+    network.eval()
+    try:
+        yield
+    finally:
+        for one, was in training.items():
+            one.training = was
+
+
+@contextmanager
+def _looked_at(
+    network: nn.Module, layers: dict[str, _BatchNorm], sums: dict[str, list[Any]], by_batch: bool
+) -> Iterator[None]:
+    """What goes into layers is summed; all is as for inference, but ``by_batch`` they normalise by the batch."""
+    momenta = {name: one.momentum for name, one in layers.items()}
+    counted = {name: _kept(one.num_batches_tracked) for name, one in layers.items()}
+    hooks = [one.register_forward_pre_hook(_adding(sums[name])) for name, one in layers.items()]
+    try:
+        with for_inference(network):
+            for layer in layers.values() if by_batch else ():
+                layer.train()
+                layer.momentum = 0.0  # running statistics stay as they are
+            yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for name, layer in layers.items():
+            layer.momentum = momenta[name]
+            if layer.num_batches_tracked is not None:
+                layer.num_batches_tracked.copy_(counted[name])
+
+
+def _adding(sums: list[Any]) -> Any:
+    def add(_: nn.Module, given: tuple[Tensor, ...]) -> None:
+        values = given[0].detach().double()
+        around = [axis for axis in range(values.ndim) if axis != 1]
+        sums[0] += values.numel() // values.shape[1]
+        sums[1] = sums[1] + values.sum(around)
+        sums[2] = sums[2] + values.square().sum(around)
+
+    return add
+
+
+def _kept(buffer: Tensor | None) -> Tensor:
+    return torch.zeros(0, dtype=torch.float64) if buffer is None else buffer.detach().double().clone()
+
 
 FEWEST = 2
 LOOKED_AT = {2: 64, 3: 8}  # images, by their axes, of which it is seen what the model calls before and after

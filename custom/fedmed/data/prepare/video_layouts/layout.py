@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from fedmed.data import operation_names
 from fedmed.data.prepare.folder import visible_files
 from fedmed.data.tables import csv_errors, table_lines
+from fedmed.data.video.file_source import open_video
 from fedmed.data.video.frame_masks import picture
-from fedmed.data.video.source import open_video
 from fedmed.errors import DataError
 
 MOVIES = {

@@ -10,8 +10,7 @@ from fedmed.data.prepare.video_layouts.layout import Layout, Recording, Row, fra
 from fedmed.data.tables import csv_errors, table_lines
 from fedmed.data.video.folder_source import SINGLES, TABLE
 from fedmed.data.video.frame_masks import FrameMasks
-from fedmed.data.video.label_table import read_label_table
-from fedmed.data.video.table_times import END, SECOND
+from fedmed.data.video.label_table import END, SECOND, read_label_table
 from fedmed.errors import DataError
 
 INDEX = "videos.csv"

@@ -1,12 +1,46 @@
-"""How much memory reading one image may take: in this process, and in those that read images for it."""
+"""What a machine reads: regular files alone, and no more than its memory holds."""
 
 import os
 import resource
+import stat
 from pathlib import Path
 
 import psutil
 
 from fedmed.errors import DataError
+
+KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
+
+
+def file_bytes(path: Path) -> int:
+    """Size of a regular file, whatever links lead to it.
+
+    Raises:
+        OSError: it is not there, or cannot be reached.
+        DataError: it is something else than a regular file, which must not be opened.
+    """
+    facts = os.stat(path)
+    if not stat.S_ISREG(facts.st_mode):
+        kind = KINDS.get(stat.S_IFMT(facts.st_mode), "something else")
+        target = f" (it leads to {os.path.realpath(path)})" if os.path.islink(path) else ""
+        raise DataError(f"{path}: is {kind}, not a file{target}; remove it, or put the file itself there")
+    return facts.st_size
+
+
+def require_regular_files(folder: Path) -> None:
+    """Raise DataError for a pipe, device or socket in a folder, hidden ones included: a reader of folders opens all."""
+    with os.scandir(folder) as found:
+        names = sorted(one.name for one in found if not one.is_file(follow_symlinks=False))
+    for name in names:
+        if not os.path.isdir(folder / name) and os.path.exists(folder / name):
+            file_bytes(folder / name)
+
 
 MOST, USUAL = "FEDMED_MAX_IMAGE_GB", 16.0  # the variable that sets what one image may take, and what it is without
 KEPT = 0.9  # of the free memory; the rest is for what else the machine does

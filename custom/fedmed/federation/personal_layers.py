@@ -1,9 +1,4 @@
-"""Labelled sites' private layers, lent to sites that cannot be scored without them.
-
-With partial sharing a site without labels never has a trained decoder. Yang et al. 2021 evaluate it with a labelled
-site's: after the last round the server asks that site for its private layers, and scores the others with them. Fang et
-al. 2025 take the mean of all sites' for a site that never trained.
-"""
+"""Private layers that sites release to score others: what is asked for, handed out, believed and averaged."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -21,8 +16,42 @@ from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
 from fedmed.messages.task import Task
 from fedmed.methods.method import ALL_SITES
+from fedmed.recovery.site_state import SiteState
+from fedmed.settings.site import SiteConfig
 
-log = logging.getLogger("fedmed.server")
+log, site_log = logging.getLogger("fedmed.server"), logging.getLogger("fedmed.site")
+
+
+def hand_out(site: SiteConfig, state: SiteState, task: Task) -> Release:
+    """Answer a ``release`` task at the site; nothing but the site's own settings can allow it.
+
+    Raises:
+        StateError: allowed, but the asked round's state is missing or damaged.
+    """
+    if not site.allow_release:
+        site_log.warning(
+            "%s: the job asks for this site's private layers; nothing is released, because 'allow_release' is not "
+            "true in %s",
+            site.site,
+            site.source,
+        )
+        return Release(site.site, task.private_round)
+    tensors = state.load(task.private_round).get("private", {})
+    site_log.warning(
+        "%s: releases its %d private tensors of round %s (%d bytes) to the server, which scores other sites with "
+        "them; allowed by %s",
+        site.site,
+        len(tensors),
+        task.private_round,
+        tensor_bytes(tensors),
+        site.source,
+    )
+    if task.keep:
+        known = (site.site, site.allow_kept_release, site.source)
+        site_log.warning("%s: the job would keep the mean of all sites' for an export: allowed %s, by %s", *known)
+    return Release(site.site, task.private_round, True, tensors, task.keep and site.allow_kept_release)
+
+
 UNKNOWN_SAMPLES = (
     "it did not say of how many training samples its layers are ('n_samples' among 'privacy.allowed_metrics' in its "
     "own settings); 'release_weights: uniform' does not need it"
