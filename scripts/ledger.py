@@ -48,13 +48,13 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("fedmed").setLevel(logging.ERROR)
     try:
         if options.dry_run:
-            from fedmed.privacy.forecast_sheet import (
+            from fedmed.privacy.disclosure_preview import (
+                disclosure_preview,
                 forecast,  # imports torch and MONAI
-                forecast_sheet,
             )
             from fedmed.settings.site import load_file
 
-            sheet = forecast_sheet(forecast(options.job, load_file(options.dry_run, options.site)))
+            sheet = disclosure_preview(forecast(options.job, load_file(options.dry_run, options.site)))
         else:
             sheet = ledger_sheet(read_ledger(options.run))
         page = write_html(sheet, options.out.absolute()) if options.out else None

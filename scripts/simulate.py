@@ -55,9 +55,9 @@ if TYPE_CHECKING:  # elsewhere where they are used: they take seconds to load, f
     from fedmed.reports.live import Follower
 
 WORKER = "nvflare.private.fed.app.simulator.simulator_worker"  # the module that a site's process runs
-LOOK = 2.0  # seconds between two looks at the sites' processes
+POLL_INTERVAL = 2.0  # seconds between two looks at the sites' processes
 MODELS = "FEDMED_MODELS"  # in which a process of NVFlare finds the folder of --models
-PATIENCE = 8.0  # seconds between asking the simulator to stop and killing it
+KILL_GRACE = 8.0  # seconds between asking the simulator to stop and killing it
 
 
 def models_folder(folder: Path) -> Path:
@@ -120,7 +120,7 @@ def stop(process: subprocess.Popen, mark: str) -> None:
     for member in family:
         with suppress(psutil.Error):  # it has just ended
             member.terminate()
-    psutil.wait_procs(family, timeout=PATIENCE)
+    psutil.wait_procs(family, timeout=KILL_GRACE)
     end_marked(mark)
     process.wait()
 
@@ -142,7 +142,7 @@ class Workers:
         now = time.monotonic()
         if now < self._next:
             return None
-        self._next = now + LOOK
+        self._next = now + POLL_INTERVAL
         alive = set()
         try:
             for child in psutil.Process(self.process.pid).children(recursive=True):
@@ -154,7 +154,7 @@ class Workers:
         self._seen |= alive
         gone = sorted(self._seen - alive)
         self._gone_since = (self._gone_since or now) if gone else None
-        late = gone and now - self._gone_since > PATIENCE
+        late = gone and now - self._gone_since > KILL_GRACE
         return gone[0] if late and not self.done() else None
 
 

@@ -5,10 +5,10 @@ import os
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
-from nvflare.app_common.abstract.model import ModelLearnableKey
 
 from fedmed.errors import StateError
 from fedmed.flare.executors import BundleExecutor
@@ -102,14 +102,21 @@ class FaultyExecutor(BundleExecutor):
 class FullDiskPersistor(BundleModelPersistor):
     """The server's disk is full when the model of round 1 is half written, once: see $FAULTY_PERSISTOR_MARK."""
 
-    def save_model(self, model, fl_ctx):
-        write = torch.save
-        if model[ModelLearnableKey.META].get("round") == 1 and once(os.environ["FAULTY_PERSISTOR_MARK"]):
-            torch.save = half
-        try:
-            super().save_model(model, fl_ctx)
-        finally:
-            torch.save = write
+    def store(self, fl_ctx):
+        store = super().store(fl_ctx)
+        if "save" not in vars(store):
+            store.save = partial(full_once, store.save)
+        return store
+
+
+def full_once(save, tensors, meta, best):
+    write = torch.save
+    if meta.get("round") == 1 and not best and once(os.environ["FAULTY_PERSISTOR_MARK"]):
+        torch.save = half
+    try:
+        save(tensors, meta, best)
+    finally:
+        torch.save = write
 
 
 def half(content, stream):

@@ -6,7 +6,7 @@ import pytest
 
 from fedmed.bundles.bundle_parser import BundleParser
 from fedmed.errors import BundleError, JobError, SiteConfigError, StateError
-from fedmed.federation.open_round import AppliedRule
+from fedmed.federation.open_round import TransactionalAggregator
 from fedmed.jobs.job import Job
 from fedmed.moved_classes import NOW_IN, ROOMS, hint, new_path
 from fedmed.settings.site import load_file
@@ -68,7 +68,7 @@ def test_a_bundle_s_configuration(text, tmp_path):
 def test_what_a_server_kept():
     rule, kept = LabelledMean(), {"rule": "fedmed.aggregation.labelled_mean.LabelledMean", "state": {}}
     with pytest.raises(StateError, match="is 'fedmed.systems.agreement.server.LabelledMean' now; finish that run with"):
-        AppliedRule(rule, None).restore(kept, {})
+        TransactionalAggregator(rule, None).restore(kept, {})
 
 
 def test_what_a_site_kept_of_its_corrections():

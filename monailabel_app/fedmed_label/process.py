@@ -16,7 +16,7 @@ from fedmed.errors import FedMedError
 from fedmed_label.bundles import ServedBundle
 from fedmed_label.checks import local_url
 
-PATIENCE = 10.0  # seconds that a server gets to finish a request before it is ended
+KILL_GRACE = 10.0  # seconds that a server gets to finish a request before it is ended
 START_SECONDS = 300.0
 TAIL = 15
 
@@ -103,7 +103,7 @@ class Server:
         """End the server and every process that it started."""
         self._signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(PATIENCE)
+            self.process.wait(KILL_GRACE)
         self._signal(signal.SIGKILL)
         self.process.wait()
         self.process.stdin.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedmed.errors import FedMedError
 from fedmed_label.bundles import read_bundles
-from fedmed_label.process import PATIENCE
+from fedmed_label.process import KILL_GRACE
 from fedmed_label.weights import open_network
 
 
@@ -38,7 +38,7 @@ def end_with_launcher() -> None:
     while os.read(0, 1):  # nothing is ever sent; the read returns when the launcher's end closes
         pass
     os.killpg(0, signal.SIGTERM)
-    time.sleep(PATIENCE)
+    time.sleep(KILL_GRACE)
     os.killpg(0, signal.SIGKILL)
 
 

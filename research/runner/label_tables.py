@@ -10,7 +10,7 @@ from fedmed.errors import JobError
 from fedmed.reports.plots import png, style
 from fedmed.reports.words import NOTHING
 from fedmed.training.label_counts import LabelCounts
-from research.runner.always_called import always_called
+from research.runner.always_positive import always_positive
 from research.runner.label_figures import mean_known, score_matrix
 from research.runner.label_scores import ALTRUISTIC, LabelScores
 from research.runner.score_kinds import Floats
@@ -57,7 +57,7 @@ class LabelTable(TableLayout):
             frames.append(table.rename_axis("row").reset_index().assign(variant=variant))
             lines += [f"## {variant}", ""] if variant else []
             lines += [*_markdown(table), "", *_missing(scores, variant, self.personal)]
-        lines += [said, ""] if (said := always_called(scores, self.columns)) else []
+        lines += [said, ""] if (said := always_positive(scores, self.columns)) else []
         contents = {"table.md": "\n".join(lines).encode(), "table.csv": csv_bytes(pd.concat(frames))} if frames else {}
         if frames and self.columns == "sites":
             contents["labels.csv"] = csv_bytes(label_numbers(scores, shown.evidence.frame))

@@ -14,8 +14,8 @@ from scipy.spatial.transform import Rotation
 from torch import nn
 
 from fedmed.data.geometry import corner_distance
-from fedmed.data.prepare.lidc import default_data
 from fedmed.errors import unwrapped
+from research.runner.lidc import default_data
 
 # One of the five files is a copy of another.
 REAL = [p for p in sorted((default_data().parent / "ct_lung_volumes").glob("*/*_ct.nii.gz")) if "_lungs_" not in p.name]

@@ -8,7 +8,7 @@ import pytest
 
 from fedmed.checks.ct_inspection import _FAULTS, _NOTES, CTInspection, explain
 from fedmed.checks.entries import check_lists, read_entries
-from fedmed.data.datalist import ImageWithMask
+from fedmed.data.datalist import MaskEntry
 from fedmed.data.prepare import volume_faults
 from fedmed.kinds.segmentation_3d import Segmentation3D
 
@@ -19,7 +19,7 @@ FIRST = "MUELLER_19540312"
 
 def findings(site):
     config = site.config()
-    entries, found = read_entries(config, ImageWithMask())
+    entries, found = read_entries(config, MaskEntry())
     return [*found, *CT.judge_patients(entries), *CT.judge(CT.open(entries), None)]
 
 
@@ -193,7 +193,7 @@ def test_an_entry_without_patient_is_noted_once(small_site):
 def test_a_file_is_opened_once_and_workers_change_nothing(small_site, monkeypatch):
     small_site.lists["testing"] = [dict(small_site.lists["training"][0])]
     config = small_site.config()
-    entries, _ = read_entries(config, ImageWithMask())
+    entries, _ = read_entries(config, MaskEntry())
     opened = []
     from fedmed.data.prepare import ct_inspect
 

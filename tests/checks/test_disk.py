@@ -7,7 +7,7 @@ import pytest
 from fedmed.checks.ct_inspection import CTInspection
 from fedmed.checks.entries import read_entries
 from fedmed.checks.machine import check_disk, state_bytes
-from fedmed.data.datalist import ImageWithMask
+from fedmed.data.datalist import MaskEntry
 
 
 def kinds(found):
@@ -55,7 +55,7 @@ def test_a_cache_that_others_can_read_is_noted(small_site):
 
 
 def test_the_cache_grows_with_the_volume_in_mm(small_site):
-    entries, _ = read_entries(small_site.config(), ImageWithMask())
+    entries, _ = read_entries(small_site.config(), MaskEntry())
     cases = CTInspection().open(entries)
     voxels, cache_bytes = 20 * 18 * 8, CTInspection().cache_bytes
     assert cache_bytes(entries, cases, [], None) == voxels * (4 * 5 + 4)

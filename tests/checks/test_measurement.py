@@ -13,7 +13,7 @@ from fedmed.checks.facts import round_seconds
 from fedmed.checks.measurement import Attempt, Measured, choose_sample, measure
 from fedmed.checks.measuring_process import lack_of_memory
 from fedmed.checks.part_in_job import PartInJob, job_of_bundle
-from fedmed.data.datalist import ImageWithMask
+from fedmed.data.datalist import MaskEntry
 from fedmed.errors import BundleError
 
 JOB = job_of_bundle("covid_ct_segmentation", "supervised")
@@ -79,7 +79,7 @@ def test_a_batch_cut_by_the_site_is_noted(small_site, attempts):
 
 def test_the_sample_is_of_the_roles_own_lists_and_sound(small_site):
     small_site.mask("MUELLER_19540312", value=2)
-    entries, _ = read_entries(small_site.config(), ImageWithMask())
+    entries, _ = read_entries(small_site.config(), MaskEntry())
     cases = CTInspection().open(entries)
     sample = choose_sample(entries, cases, "supervised")
     assert [(entry.list, entry.number) for entry in sample] == [("training", 1), ("validation", 0)]

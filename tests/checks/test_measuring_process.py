@@ -11,7 +11,7 @@ from fedmed.checks.measuring_process import measure
 from fedmed.checks.part_in_job import find_work
 from fedmed.checks.site_check import find_site
 from fedmed.data.cache import CaseCacheDataset
-from fedmed.data.datalist import ImageWithMask
+from fedmed.data.datalist import MaskEntry
 from fedmed.messages.task import Task
 
 
@@ -19,7 +19,7 @@ from fedmed.messages.task import Task
 def test_each_role_does_its_own_work(tiny_job, tmp_path, name):
     site = find_site(name, None)
     work = find_work(str(tiny_job()), name)
-    sample = choose_sample(read_entries(site, ImageWithMask())[0], {}, work.role)
+    sample = choose_sample(read_entries(site, MaskEntry())[0], {}, work.role)
     request = {"site": name, "source": str(site.source), "cache_dir": str(tmp_path / "cache"), **work.request()}
     request |= {"datalist": str(write_datalist(tmp_path, site, sample)), "steps": 1, "max_batch_size": None}
     request |= {"scored": 1, "metadata": False}

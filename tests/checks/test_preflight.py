@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from fedmed.checks import site_check as preflight_module
-from fedmed.checks.machine import Connection, shake_hands
+from fedmed.checks.machine import Connection, tls_connect
 from fedmed.checks.site_check import parse, preflight
 from fedmed.checks.startup_kit import check_kit, read_kit
 
@@ -76,7 +76,7 @@ def _wait(port: int, running: subprocess.Popen) -> None:
 def test_a_site_reaches_the_server_and_registers(kits):
     kit, found = read_kit(kits / "hospital_k"), Connection()
     before = sorted(kit.folder.rglob("*"))
-    assert shake_hands(kit, found) is None and preflight(kit, found) is None
+    assert tls_connect(kit, found) is None and preflight(kit, found) is None
     assert found.tls and found.preflight and found.registered
     assert sorted(kit.folder.rglob("*")) == before  # its log stays out of the kit
     # NVFlare's default kit streams logs, evaluates configurations and has no limits; that is what a site is told.

@@ -17,7 +17,7 @@ from fedmed.checks.radiograph_inspection import PICTURE, RadiographInspection
 from fedmed.checks.site_check import Options, check_site
 from fedmed.checks.video_inspection import VideoInspection
 from fedmed.data import image_size
-from fedmed.data.datalist import ImageWithClass
+from fedmed.data.datalist import ClassEntry
 from fedmed.data.patients import TrainedOn
 from fedmed.data.prepare.pool import DIED
 from fedmed.jobs.job import Job
@@ -146,7 +146,7 @@ def test_images_below_the_networks_size_are_worth_a_look(check, study):
 @pytest.mark.slow
 def test_worker_processes_find_the_same(xray_site, monkeypatch):
     monkeypatch.setattr("fedmed.checks.radiograph_inspection.POOL_FROM", 2)
-    entries, _ = read_entries(xray_site.config(), ImageWithClass())
+    entries, _ = read_entries(xray_site.config(), ClassEntry())
     inspection = RadiographInspection()
     assert inspection.open(entries[:3], workers=2) == inspection.open(entries[:3])
 
@@ -182,7 +182,7 @@ def test_labels_do_not_matter_to_a_pretraining(xray_site, check, pretraining):
 
 
 def test_one_class_is_enough_for_a_test_list_but_gives_no_auroc(xray_site):
-    entries, _ = read_entries(xray_site.config(), ImageWithClass())
+    entries, _ = read_entries(xray_site.config(), ClassEntry())
     alike = [entry for entry in entries if entry.label in (None, "normal")]
     assert [f.kind for f in judge_classes(alike, NAMES, "evaluate")] == ["no_auroc"]
     assert [f.kind for f in judge_classes(alike, NAMES, "supervised", chooses=False)] == [
@@ -248,7 +248,7 @@ def test_views_stand_in_the_table_and_the_csv(check, xray_site, tmp_path):
 
 
 def test_the_screens_table_has_exact_numbers(xray_site):
-    entries, _ = read_entries(xray_site.config(), ImageWithClass())
+    entries, _ = read_entries(xray_site.config(), ClassEntry())
     head, *rows = picture_table(entries, [])
     assert head[-1] == "classes" and rows[0] == ("training", "4", "4", "–", "–", "bacteria 1, normal 2, virus 1")
     assert rows[-1] == ("unlabeled", "4", "4", "–", "–", "–")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from made_kits import Authority
 
-from fedmed.checks.machine import Connection, shake_hands
+from fedmed.checks.machine import Connection, tls_connect
 from fedmed.checks.startup_kit import check_kit, read_kit
 
 
@@ -40,7 +40,7 @@ def server(folder, authority, host="localhost", trusts=None):
 def test_a_handshake_is_timed(tmp_path, authority, make_kit):
     with server(tmp_path / "server", authority) as port:
         kit, found = read_kit(make_kit(port)), Connection()
-        assert shake_hands(kit, found) is None
+        assert tls_connect(kit, found) is None
     assert found.reached and found.tls == "TLSv1.3" and found.milliseconds > 0
     assert kit.days == 100 and kit.site == "hospital_k" and list(check_kit(kit, "hospital_k")) == []
 
@@ -48,19 +48,19 @@ def test_a_handshake_is_timed(tmp_path, authority, make_kit):
 def test_a_server_of_another_name_or_federation_is_refused(tmp_path, authority, make_kit):
     with server(tmp_path / "server", authority, host="elsewhere.org") as port:
         kit = make_kit(port)
-        refused = shake_hands(read_kit(kit), Connection())
+        refused = tls_connect(read_kit(kit), Connection())
     assert refused.kind == "handshake" and "Hostname mismatch" in refused.text
     with server(tmp_path / "server", Authority()) as port:
         (kit / "startup" / "fed_client.json").write_text(
             json.dumps({"servers": [{"service": {"target": f"localhost:{port}"}}], "client": {}})
         )
-        refused = shake_hands(read_kit(kit), Connection())
+        refused = tls_connect(read_kit(kit), Connection())
     assert refused.kind == "handshake" and "not accepted" in refused.text
 
 
 def test_a_server_that_refuses_this_site_is_told_apart(tmp_path, authority, make_kit):
     with server(tmp_path / "server", authority, trusts=Authority()) as port:
-        refused = shake_hands(read_kit(make_kit(port)), Connection())
+        refused = tls_connect(read_kit(make_kit(port)), Connection())
     assert refused.kind == "handshake" and "ask the study lead" in refused.text
 
 
@@ -68,10 +68,10 @@ def test_no_server_is_one_clear_line(make_kit):
     with socket.create_server(("localhost", 0)) as listener:
         port = listener.getsockname()[1]
     found = Connection()
-    refused = shake_hands(read_kit(make_kit(port)), found)
+    refused = tls_connect(read_kit(make_kit(port)), found)
     assert refused.kind == "unreachable" and f"port {port}" in refused.text and found.reached is False
 
 
 def test_an_unknown_server_name_is_told(make_kit):
-    refused = shake_hands(read_kit(make_kit(host="no-such-host.invalid")), Connection())
+    refused = tls_connect(read_kit(make_kit(host="no-such-host.invalid")), Connection())
     assert refused.kind == "unreachable" and "no-such-host.invalid" in refused.text

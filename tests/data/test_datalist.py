@@ -5,8 +5,8 @@ import pytest
 
 from fedmed.data import datalist as module
 from fedmed.data.datalist import (
-    ImageWithClass,
-    ImageWithMask,
+    ClassEntry,
+    MaskEntry,
     Video,
     case_names,
     check_words,
@@ -29,9 +29,9 @@ def test_a_label_that_is_no_class_is_found_in_whatever_list_it_stands(site):
     with pytest.raises(
         DataError, match="entry 0 of 'testing': the label is 'viral', which is not a class of the study"
     ):
-        check_words(datalist, ImageWithClass(("normal",)), ["normal"])
-    check_words(datalist, ImageWithClass(("normal", "viral")), ["normal", "viral"])
-    check_words(datalist, ImageWithMask(), ["lung"])
+        check_words(datalist, ClassEntry(("normal",)), ["normal"])
+    check_words(datalist, ClassEntry(("normal", "viral")), ["normal", "viral"])
+    check_words(datalist, MaskEntry(), ["lung"])
 
 
 def test_paths_become_absolute_and_other_keys_stay(site):
@@ -89,7 +89,7 @@ def test_missing_datalist(site):
     ("form", "entry"),
     [
         (None, '{"image": "images/a.nii.gz", "label": "labels/a.nii.gz"}'),
-        (ImageWithClass(("viral", "normal")), '{"image": "images/a.png", "label": "viral"}'),
+        (ClassEntry(("viral", "normal")), '{"image": "images/a.png", "label": "viral"}'),
         (Video(labels=False, masks=True), '{"video": "videos/a.mp4", "masks": "masks/a"}'),
     ],
 )

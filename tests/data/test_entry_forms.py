@@ -2,14 +2,14 @@
 
 import pytest
 
-from fedmed.data.datalist import ImageAlone, ImageWithClass, ImageWithMask, Video, form_of, is_word
+from fedmed.data.datalist import ClassEntry, MaskEntry, UnlabelledEntry, Video, form_of, is_word
 from fedmed.errors import DataError
 
 
 def test_files_that_an_entry_names():
-    assert ImageWithMask().files("training") == ("image", "label")
-    assert ImageWithMask().files("unlabeled") == ImageWithClass().files("training") == ("image",)
-    assert form_of(None) == ImageWithMask() and form_of(["a"]) == ImageWithClass(("a",))
+    assert MaskEntry().files("training") == ("image", "label")
+    assert MaskEntry().files("unlabeled") == ClassEntry().files("training") == ("image",)
+    assert form_of(None) == MaskEntry() and form_of(["a"]) == ClassEntry(("a",))
 
 
 @pytest.mark.parametrize(
@@ -31,33 +31,33 @@ def test_what_is_spelled_like_a_class(label, word):
 
 def test_labels_are_listed_where_they_count():
     entry = {"image": "a.png", "label": "normal"}
-    assert ImageWithClass().word("training", entry) == ImageAlone().word("training", entry) == "normal"
-    assert ImageWithClass().word("unlabeled", entry) is ImageWithMask().word("training", entry) is None
-    assert ImageAlone().word("training", {"label": "m/a.nii.gz"}) is None
+    assert ClassEntry().word("training", entry) == UnlabelledEntry().word("training", entry) == "normal"
+    assert ClassEntry().word("unlabeled", entry) is MaskEntry().word("training", entry) is None
+    assert UnlabelledEntry().word("training", {"label": "m/a.nii.gz"}) is None
 
 
 def test_what_is_wrong_with_a_label():
-    assert "'normal', the name of a class, where the file of a mask" in ImageWithMask().wrong(
+    assert "'normal', the name of a class, where the file of a mask" in MaskEntry().wrong(
         "training", "here", {"label": "normal"}
     )
-    assert ImageWithMask().wrong("training", "here", {"label": "m.nii"}) == ""
-    assert "here has no class as its 'label'" in ImageWithClass().wrong("testing", "here", {"label": 3})
-    assert ImageWithClass().wrong("unlabeled", "here", {}) == ImageAlone().wrong("training", "here", {}) == ""
+    assert MaskEntry().wrong("training", "here", {"label": "m.nii"}) == ""
+    assert "here has no class as its 'label'" in ClassEntry().wrong("testing", "here", {"label": 3})
+    assert ClassEntry().wrong("unlabeled", "here", {}) == UnlabelledEntry().wrong("training", "here", {}) == ""
 
 
 def test_a_mask_may_be_called_like_a_class(tmp_path):
     for name in ("a", "normal"):
         (tmp_path / name).touch()
     entry = {"image": "a", "label": "normal"}
-    assert ImageWithMask().read(tmp_path, "training", "here", entry)["label"] == str(tmp_path / "normal")
+    assert MaskEntry().read(tmp_path, "training", "here", entry)["label"] == str(tmp_path / "normal")
     (tmp_path / "normal").unlink()
     with pytest.raises(DataError, match="here: the label is 'normal', the name of a class"):
-        ImageWithMask().read(tmp_path, "training", "here", entry)
+        MaskEntry().read(tmp_path, "training", "here", entry)
 
 
 def test_an_image_alone_keeps_what_else_is_written(tmp_path):
     (tmp_path / "a").touch()
-    read = ImageAlone().read(tmp_path, "training", "here", {"image": "a", "label": "gone.nii", "patient": "p"})
+    read = UnlabelledEntry().read(tmp_path, "training", "here", {"image": "a", "label": "gone.nii", "patient": "p"})
     assert read == {"image": str(tmp_path / "a"), "label": "gone.nii", "patient": "p"}
 
 

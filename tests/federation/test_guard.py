@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedmed.federation.loop import run_job
-from fedmed.federation.told_numbers import CollapseGuard
+from fedmed.federation.reported_numbers import CollapseGuard
 from fedmed.messages.answers import Update
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page

@@ -9,7 +9,7 @@ import torch
 
 from fedmed.errors import JobError
 from fedmed.federation.client import Client
-from fedmed.federation.told_numbers import LARGEST_RATIO, UsualNorms
+from fedmed.federation.reported_numbers import LARGEST_RATIO, UsualNorms
 
 SITES = "abc"
 

@@ -16,7 +16,7 @@ from fedmed.jobs.rule_spec import load_rule
 from fedmed.jobs.study_text import dumped
 from fedmed.methods.declarations import Exchanged
 from fedmed.methods.find_method import adaptations, algorithms, load_method
-from fedmed.privacy.forecast_sheet import forecast, forecast_sheet
+from fedmed.privacy.disclosure_preview import disclosure_preview, forecast
 from fedmed.privacy.limits import read_ledger
 from fedmed.reports.ledger_page import ledger_sheet
 from fedmed.reports.notes import told_notes
@@ -166,8 +166,12 @@ def test_what_a_site_would_send_is_foretold_with_what_it_tells(write_tiny_tools_
     ):
         path.write_text(dumped({"data_root": str(tmp_path), "privacy": {"allowed_extras": allowed}}))
         made = forecast(folder, load_file(path))
-        assert (made.sendings[0].task, made.sendings[0].times, made.sendings[0].rounds) == ("metadata", 1, (0, 0))
-        page = html(forecast_sheet(made)).replace("&#39;", "'")
+        assert (made.disclosures[0].task, made.disclosures[0].times, made.disclosures[0].rounds) == (
+            "metadata",
+            1,
+            (0, 0),
+        )
+        page = html(disclosure_preview(made)).replace("&#39;", "'")
         assert said in page and "can be recognised by its amplitude" in page and "at most 100 images" in page
 
 

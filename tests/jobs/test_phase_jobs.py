@@ -11,7 +11,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
-from fedmed.privacy.sendings import SiteAnswers
+from fedmed.privacy.disclosures import SiteDisclosures
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import write_report
 from fedmed.reports.run_report import report_of
@@ -125,7 +125,7 @@ def test_a_round_of_the_published_job_with_a_narrow_network(tiny_site_configs, t
 
 
 def test_a_site_can_foresee_every_number_that_it_sends(workspace, tiny_site_configs):
-    answers = SiteAnswers(read_job(shipped("phases_fedcy")), load_site("lap_bay"))
+    answers = SiteDisclosures(read_job(shipped("phases_fedcy")), load_site("lap_bay"))
     foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
     result = json.loads((workspace / RECORDS / "result.json").read_text())
     assert set(result["test"]["lap_bay"]) <= foreseen

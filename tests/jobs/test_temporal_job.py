@@ -14,7 +14,7 @@ from fedmed.export.bundle import export_bundle
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
-from fedmed.privacy.sendings import SiteAnswers
+from fedmed.privacy.disclosures import SiteDisclosures
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.settings.site import load_file
@@ -238,7 +238,7 @@ def test_a_model_that_is_missing_or_of_another_network_is_one_clear_error(tmp_pa
 
 
 def test_a_site_can_foresee_what_it_sends(run, sites):
-    answers = SiteAnswers(read_job(JOB), sites["lap_harbor"])
+    answers = SiteDisclosures(read_job(JOB), sites["lap_harbor"])
     foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
     tested = json.loads(server_file(run, "fedmed/result.json").read_text())["test"]
     assert set(tested["lap_harbor"]) <= foreseen

@@ -14,7 +14,7 @@ from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.study_text import changed_text
-from fedmed.privacy.sendings import SiteAnswers
+from fedmed.privacy.disclosures import SiteDisclosures
 from fedmed.reports.label_charts import counts_of, total
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import write_report
@@ -118,7 +118,7 @@ def test_one_round_with_videos(workspace, sites):
 
 
 def test_a_site_can_foresee_every_number_that_it_sends(workspace, sites):
-    answers = SiteAnswers(read_job(JOB), sites["lap_cho2"])
+    answers = SiteDisclosures(read_job(JOB), sites["lap_cho2"])
     foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
     result = json.loads((workspace / "server/simulate_job/fedmed/result.json").read_text())
     assert set(result["test"]["lap_cho2"]) <= foreseen

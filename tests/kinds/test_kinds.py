@@ -4,7 +4,7 @@ import pytest
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.score import DICE, HD95, Score
-from fedmed.data.datalist import ImageAlone, ImageWithClass, ImageWithMask, Video
+from fedmed.data.datalist import ClassEntry, MaskEntry, UnlabelledEntry, Video
 from fedmed.errors import BundleError
 from fedmed.kinds.classification import Classification
 from fedmed.kinds.encoder import Encoder
@@ -86,8 +86,8 @@ def test_a_kind_without_images_of_its_own_needs_a_base():
 
 
 def test_forms_and_scores():
-    assert Segmentation3D().form(["a"]) == ImageWithMask() and Encoder().form() == ImageAlone()
-    assert Classification().form(["a", "b"]) == ImageWithClass(("a", "b"))
+    assert Segmentation3D().form(["a"]) == MaskEntry() and Encoder().form() == UnlabelledEntry()
+    assert Classification().form(["a", "b"]) == ClassEntry(("a", "b"))
     assert Presence().form(["grasper"]) == Phases().form(["cleaning"]) == Video()
     assert Segmentation2D().form(["shaft"]) == Video(labels=False, masks=True)
     assert Segmentation2D().misfit(["shaft", "jaw"]) == Phases().misfit(["a", "b"]) == ""

@@ -12,7 +12,7 @@ import yaml
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
-from fedmed.privacy.sendings import SiteAnswers
+from fedmed.privacy.disclosures import SiteDisclosures
 from fedmed.reports.label_charts import confusions_of
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
@@ -59,7 +59,7 @@ def sent(workspace):
 @pytest.mark.parametrize("bundle", ["phases_bundle", "masks_bundle"])
 def test_a_site_can_foresee_every_number_that_it_sends(run, bundle):
     workspace, job, sites = run(bundle)
-    answers = SiteAnswers(read_job(job), sites["lap_cho1"])
+    answers = SiteDisclosures(read_job(job), sites["lap_cho1"])
     foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
     assert set(sent(workspace)["lap_cho1"]) <= foreseen
 

@@ -5,7 +5,7 @@ import torch
 import yaml
 
 from fedmed.aggregation.weighted_mean import SampleWeighting, WeightedMean
-from fedmed.federation.told_numbers import CollapseGuard
+from fedmed.federation.reported_numbers import CollapseGuard
 from fedmed.jobs.example import example
 from fedmed.messages.answers import Update
 from fedmed.systems.fedcy.method import FedCy

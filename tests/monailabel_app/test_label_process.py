@@ -60,7 +60,7 @@ def test_a_server_that_does_not_start_in_time(start, monkeypatch):
 
 
 def test_what_does_not_end_when_asked_is_ended(start, monkeypatch):
-    monkeypatch.setattr(process, "PATIENCE", 0.5)
+    monkeypatch.setattr(process, "KILL_GRACE", 0.5)
     server = start(STUBBORN)
     deadline = time.monotonic() + 600
     while "started" not in server.log.read_text() and time.monotonic() < deadline:

@@ -10,7 +10,7 @@ from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.methods.find_method import find
-from fedmed.privacy.forecast_sheet import forecast, forecast_sheet
+from fedmed.privacy.disclosure_preview import disclosure_preview, forecast
 from fedmed.privacy.limits import read_ledger
 from fedmed.reports.ledger_page import ledger_sheet
 from fedmed.reports.sheet import html
@@ -43,14 +43,14 @@ def test_a_run_sends_what_was_foretold(tiny_job, tmp_path):
         sent = [
             line for line in read_ledger(tmp_path / "ws" / site) if line["answer"] in ("update", "release", "scores")
         ]
-        expected = [(s.task, s.tensors) for s in made.sendings if not s.refused for _ in range(s.times)]
+        expected = [(s.task, s.tensors) for s in made.disclosures if not s.refused for _ in range(s.times)]
         if site == "ct_east":  # of the result it is not tested: nobody lends it a decoder
             expected.remove(("evaluate", {}))
         expected += [("release", {})] if site == "ct_north" else []  # asked for, and not allowed
         assert sorted(map(str, expected)) == sorted(str((line["task"], line["tensors"])) for line in sent)
         assert made.bytes == sum(line["bytes"] for line in sent if line["tensors"]) - overhead(sent)
         for line in sent:
-            scalars = next(s.scalars for s in made.sendings if s.task == line["task"])
+            scalars = next(s.scalars for s in made.disclosures if s.task == line["task"])
             assert all(name in scalars or name.startswith("train_") for name in line.get("metrics", {}))
         page = html(ledger_sheet(read_ledger(tmp_path / "ws" / site)))
         assert "conv_final" not in page if site == "ct_east" else "up_layers" in page
@@ -68,18 +68,18 @@ def test_it_opens_no_image_and_knows_what_stays(tiny_job, blind):
     job = tiny_job(sites=TWO, rounds=4, **PARTIAL)
     made = forecast(job, blind("ct_east"))
     assert (made.role, made.updates, made.epsilon) == ("unsupervised", 3, None)
-    assert [s.rounds for s in made.sendings if s.task == "train"] == [(1, 3)]
+    assert [s.rounds for s in made.disclosures if s.task == "train"] == [(1, 3)]
     assert made.private and all(name.startswith(("conv_final", "up_")) for name in made.private)
     north = forecast(job, blind())
-    assert [(s.task, s.rounds, s.times) for s in north.sendings] == [
+    assert [(s.task, s.rounds, s.times) for s in north.disclosures] == [
         ("train", (0, 0), 1),
         ("train", (1, 3), 3),
         ("validate", None, 1),
         ("release", None, 1),
         ("evaluate", None, 1),
     ]
-    assert "'allow_release' is not true" in north.sendings[3].refused
-    assert forecast(job, blind(allow_release=True)).sendings[3].refused == ""
+    assert "'allow_release' is not true" in north.disclosures[3].refused
+    assert forecast(job, blind(allow_release=True)).disclosures[3].refused == ""
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_it_opens_no_image_and_knows_what_stays(tiny_job, blind):
 def test_it_says_what_becomes_of_released_layers(tiny_job, blind, study, allowed, told):
     job = tiny_job(sites=TWO, rounds=4, **{**PARTIAL, **study})
     made = forecast(job, blind(allow_release=True, **allowed))
-    assert made.sendings[3].task == "release" and told in made.released and made.released[:20] in forecast_page(made)
+    assert made.disclosures[3].task == "release" and told in made.released and made.released[:20] in forecast_page(made)
     assert forecast(job, blind()).released == ""
 
 
@@ -102,14 +102,14 @@ def test_limits_are_shown_and_what_they_hold_back(tiny_job, blind):
     job = tiny_job(sites=TWO, rounds=4, **PARTIAL)
     made = forecast(job, blind(privacy={"allowed_tensors": ["^convInit", "^down"], "max_bytes": 10**7}))
     assert "conv_final" in forecast_page(made) and made.updates == 3  # the warm start would share everything
-    assert "privacy.allowed_tensors" in made.sendings[0].refused and not made.sendings[1].refused
+    assert "privacy.allowed_tensors" in made.disclosures[0].refused and not made.disclosures[1].refused
     assert forecast(job, blind(privacy={"max_bytes": 1000})).updates == 0
     none = forecast(tiny_job("other", sites={**TWO, "ct_west": "evaluate"}), blind("ct_west"))
     assert none.bytes == 0 and "would send no update" in forecast_page(none)
 
 
 def forecast_page(made):
-    return html(forecast_sheet(made))
+    return html(disclosure_preview(made))
 
 
 def test_the_account_is_foretold(tiny_job, blind):
@@ -119,7 +119,7 @@ def test_the_account_is_foretold(tiny_job, blind):
     assert free.epsilon[0] == 0 and 2 < free.epsilon[1] < 3 and free.updates == free.asked == 4
     strict = forecast(job, blind(privacy={**noise, "max_epsilon": 2.0}))
     assert strict.updates == 3 and strict.epsilon[1] < 2 < free.epsilon[1]
-    assert [s.rounds for s in strict.sendings if s.task == "train"] == [(0, 2)]
+    assert [s.rounds for s in strict.disclosures if s.task == "train"] == [(0, 2)]
     assert "The account allows 3 of 4 updates: then max_epsilon 2 is reached." in forecast_page(strict)
     assert "promises practically nothing" in forecast_page(
         forecast(job, blind(privacy={**noise, "noise_multiplier": 0.1}))
@@ -149,7 +149,7 @@ def test_values_beside_the_model_are_foretold_and_said_to_be_outside_the_account
     job = write_job(pretraining("fedmoco", rounds=4, exchange_from=2), tmp_path / "job")
     blind = partial(settings, tmp_path)
     made = forecast(job, blind())
-    assert [(s.task, s.rounds, s.times, s.extras) for s in made.sendings] == [
+    assert [(s.task, s.rounds, s.times, s.extras) for s in made.disclosures] == [
         ("metadata", (2, 3), 2, []),
         ("train", (0, 3), 4, []),
     ]
@@ -158,7 +158,7 @@ def test_values_beside_the_model_are_foretold_and_said_to_be_outside_the_account
     allowed = {"allowed_extras": ["rsa", "mu", "sigma", "n"], "extras_noise": 0.25}
     noise = {"clip_norm": 1.0, "noise_multiplier": 8.0, "allowed_metrics": []}
     open_made = forecast(job, blind(privacy={**allowed, **noise}))
-    assert [s.extras for s in open_made.sendings] == [["mu", "sigma", "n"], ["rsa"]]
+    assert [s.extras for s in open_made.disclosures] == [["mu", "sigma", "n"], ["rsa"]]
     page = forecast_page(open_made)
     assert "In 2 rounds mu, sigma, n are computed from all training images" in page and "does not list" not in page
     assert "Arrays get noise of standard deviation 0.25" in page
@@ -170,5 +170,5 @@ def test_values_beside_the_model_are_foretold_and_said_to_be_outside_the_account
 def test_a_similarity_that_weighs_nobody_leaves_all_the_same_if_allowed(tmp_path, allowed):
     job = write_job(pretraining("fedavg_moco"), tmp_path / "j")
     made = forecast(job, settings(tmp_path, privacy={"allowed_extras": allowed}))
-    assert [s.extras for s in made.sendings] == [allowed] and made.wanted == []
+    assert [s.extras for s in made.disclosures] == [allowed] and made.wanted == []
     assert "does not list" not in forecast_page(made)

@@ -296,8 +296,8 @@ def test_a_failed_run_says_that_it_can_go_on(script, job, stand_in, tmp_path, ca
 def test_a_site_whose_process_is_gone_ends_a_simulation_that_waits_for_it(
     script, job, stand_in, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(script, "LOOK", 0.1)
-    monkeypatch.setattr(script, "PATIENCE", 0.5)
+    monkeypatch.setattr(script, "POLL_INTERVAL", 0.1)
+    monkeypatch.setattr(script, "KILL_GRACE", 0.5)
     stand_in(
         "def worker(site, seconds): return subprocess.Popen([sys.executable, '-c', f'import time; "
         "time.sleep({seconds})', '-m', 'nvflare.private.fed.app.simulator.simulator_worker', '-o', f'{w}/{site}'])\n"

@@ -32,6 +32,14 @@ MOST_OF_AXES = {
     2: 60,
     3: 8,
 }  # images that are looked at, by the axes of what is said of one: classes, masks, volumes
+STATISTICS, INTENSITY, COLOUR, NONE = "statistics", "intensity", "colour", "none"
+ADAPTATIONS = (INTENSITY, COLOUR, STATISTICS)  # in the order in which they act
+SETTINGS: dict[str, tuple[str, Any]] = {INTENSITY: ("image_gamma", 1.0), COLOUR: ("image_colours", None)}
+TOLD = {INTENSITY: INTENSITIES, COLOUR: COLOURS}
+PRIOR, DEAD_ZONE = (
+    getattr(adaptations()["statistics"], name) for name in ("prior", "dead_zone")
+)  # as in a federation that does not say otherwise
+UNASKED = "not asked for (--adaptation)"
 
 
 @dataclass(frozen=True)
@@ -117,16 +125,6 @@ def _form(output: Tensor, classes: Sequence[str]) -> tuple[tuple[str, ...], bool
         return names, False, True
     sums = bool(((output.sum(dim=0) - 1).abs() < TOLERANCE).all())
     return names, not sums, False
-
-
-STATISTICS, INTENSITY, COLOUR, NONE = "statistics", "intensity", "colour", "none"
-ADAPTATIONS = (INTENSITY, COLOUR, STATISTICS)  # in the order in which they act
-SETTINGS: dict[str, tuple[str, Any]] = {INTENSITY: ("image_gamma", 1.0), COLOUR: ("image_colours", None)}
-TOLD = {INTENSITY: INTENSITIES, COLOUR: COLOURS}
-PRIOR, DEAD_ZONE = (
-    getattr(adaptations()["statistics"], name) for name in ("prior", "dead_zone")
-)  # as in a federation that does not say otherwise
-UNASKED = "not asked for (--adaptation)"
 
 
 @dataclass(frozen=True)

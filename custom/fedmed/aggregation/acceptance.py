@@ -17,6 +17,7 @@ from fedmed.errors import JobError, UpdateRefused
 # depend on how many there are.
 _NORM_BLOCK = 16_384
 MOST = 10**12  # steps or samples
+log = logging.getLogger("fedmed.server")
 
 
 def check_update(
@@ -113,9 +114,6 @@ def _check_tensor(update: Contribution, name: str, reference: Tensor) -> None:
         raise UpdateRefused(update.site, "it is constant in this model, but the site changed it", name)
     if update.n_steps == 0 and changed(difference):
         raise UpdateRefused(update.site, "it changed although the site did no step", name)
-
-
-log = logging.getLogger("fedmed.server")
 
 
 def check_bound(name: str, bound: float | None) -> None:

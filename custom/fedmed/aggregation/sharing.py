@@ -12,6 +12,11 @@ from fedmed.errors import SharingError
 
 POLICIES = ("average", "pooled", "local")
 _SUFFIXES = ("running_mean", "running_var", "num_batches_tracked")
+log = logging.getLogger("fedmed.sharing")
+FULL = "full"
+NORM = "norm"  # a group that every network has: its normalisation layers
+_NORMALISING = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+_BUFFERS = r"(^|\.)(running_mean|running_var|num_batches_tracked)$"
 
 
 def classify(name: str, tensor: Tensor) -> str:
@@ -72,13 +77,6 @@ def pooled_variance(
     variances = torch.stack([variance.double() + difference.double() for difference in variance_differences])
     spread = means - (weights * means).sum(dim=0)
     return (weights * (variances + spread.square())).sum(dim=0).to(variance.dtype)
-
-
-log = logging.getLogger("fedmed.sharing")
-FULL = "full"
-NORM = "norm"  # a group that every network has: its normalisation layers
-_NORMALISING = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
-_BUFFERS = r"(^|\.)(running_mean|running_var|num_batches_tracked)$"
 
 
 @dataclass(frozen=True)

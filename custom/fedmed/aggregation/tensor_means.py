@@ -12,6 +12,10 @@ from fedmed.aggregation.robust import MiddleMean, middle_counter
 from fedmed.aggregation.sharing import changed, classify, maximum, pooled_variance
 from fedmed.errors import RoundFailed, SharingError
 
+# Elements a block: two float64 blocks are 2 MiB, about a core's cache. An `add_` of float32 onto float64 converts
+# element by element and is several times slower than converting a block into scratch memory first.
+BLOCK = 131_072
+
 
 @dataclass(frozen=True)
 class Senders:
@@ -69,11 +73,6 @@ class SenderTable:
         counted = [update for update in sent if weights[update.site]]
         sites = [update.site for update in counted]
         return Senders(counted, [weights[site] for site in sites], [self._scales[site] for site in sites])
-
-
-# Elements a block: two float64 blocks are 2 MiB, about a core's cache. An `add_` of float32 onto float64 converts
-# element by element and is several times slower than converting a block into scratch memory first.
-BLOCK = 131_072
 
 
 class BlockMean:

@@ -19,6 +19,7 @@ from fedmed.class_paths import class_path
 from fedmed.errors import FedMedError, JobError, RoundFailed, StateError
 
 Reasons = list[tuple[list[str], str]]  # (sites, why the round is weighed otherwise because of them)
+FIRST = RoundFacts()
 
 
 class Weighting:
@@ -129,9 +130,6 @@ class SampleWeighting(Weighting):
     def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
         """Training images."""
         return {update.site: update.n_samples for update in updates}
-
-
-FIRST = RoundFacts()
 
 
 class WeightedMean:

@@ -15,6 +15,28 @@ from fedmed.errors import BundleError
 
 PRETRAINED = "pretrained.pt"
 EXAMPLE = "pretraining: {overlay: pretrain, encoder: encoder, setting: pretrained}"
+TRAINING = ("supervised", "unsupervised")
+EVERY_SITE = (*TRAINING, "evaluate")
+# Id in the configuration -> what it is, by when it is needed.
+ALWAYS = {"network": "the network, with its initial weights"}
+TO_TRAIN = {
+    "train#data": "the cases that a round trains on, a list",
+    "train#trainer": "an engine of fedmed.training, or one with its methods",
+    "optimizer": "the optimizer, whose state a site keeps over the rounds",
+    "batch_size": "cases in a batch, which a site may cut",
+    "epoch_length": "optimizer steps of a round",
+    "max_epochs": "1 in a federation: a round is one epoch",
+}
+TO_CHOOSE = {"validate#evaluator": "a MONAI evaluator that scores a model on the validation list"}
+TO_SCORE = {
+    "evaluate#evaluator": "a MONAI evaluator that runs a model on the testing list",
+    "evaluate#recorder": "it has attach(evaluator) and finish() -> scores, and writes what stays at the site",
+}
+PROVIDER = "metadata#provider"
+TO_EXCHANGE = {PROVIDER: "called before training, it returns what other sites get of this one"}
+SERVER_TRAINING = "server#training"
+TO_TRAIN_MEAN = {SERVER_TRAINING: "it trains the averaged network, see fedmed/training/server_engine.py"}
+SITE = ("dataset_dir", "datalist", "device")
 
 
 @dataclass(frozen=True)
@@ -58,10 +80,6 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-TRAINING = ("supervised", "unsupervised")
-EVERY_SITE = (*TRAINING, "evaluate")
-
-
 @dataclass(frozen=True)
 class Use:
     """What a bundle is opened for.
@@ -81,28 +99,6 @@ class Use:
     scores: bool = True
     exchanges: bool = False
     trains_mean: bool = False
-
-
-# Id in the configuration -> what it is, by when it is needed.
-ALWAYS = {"network": "the network, with its initial weights"}
-TO_TRAIN = {
-    "train#data": "the cases that a round trains on, a list",
-    "train#trainer": "an engine of fedmed.training, or one with its methods",
-    "optimizer": "the optimizer, whose state a site keeps over the rounds",
-    "batch_size": "cases in a batch, which a site may cut",
-    "epoch_length": "optimizer steps of a round",
-    "max_epochs": "1 in a federation: a round is one epoch",
-}
-TO_CHOOSE = {"validate#evaluator": "a MONAI evaluator that scores a model on the validation list"}
-TO_SCORE = {
-    "evaluate#evaluator": "a MONAI evaluator that runs a model on the testing list",
-    "evaluate#recorder": "it has attach(evaluator) and finish() -> scores, and writes what stays at the site",
-}
-PROVIDER = "metadata#provider"
-TO_EXCHANGE = {PROVIDER: "called before training, it returns what other sites get of this one"}
-SERVER_TRAINING = "server#training"
-TO_TRAIN_MEAN = {SERVER_TRAINING: "it trains the averaged network, see fedmed/training/server_engine.py"}
-SITE = ("dataset_dir", "datalist", "device")
 
 
 def faults(bundle: Bundle, use: Use, settings: Mapping[str, str] | None = None) -> list[str]:

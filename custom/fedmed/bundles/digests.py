@@ -20,6 +20,9 @@ from fedmed.files import fedmed_home
 DIGESTS, SIGNATURE = "digests.json", "digests.signature.json"
 FORMAT = 1
 NOT_PART = {"eval", "data"}  # where a bundle's own commands read images and write results by default
+SIGNERS = "signers"  # folder of root certificates in $FEDMED_HOME
+KEYS = ("client", "server")
+PADDING = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.MAX_LENGTH)
 
 
 def write_digests(root: Path, made_of: Mapping[str, Any]) -> None:
@@ -111,11 +114,6 @@ def _is(path: Path, digest: str) -> bool:
 def _sha256(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-SIGNERS = "signers"  # folder of root certificates in $FEDMED_HOME
-KEYS = ("client", "server")
-PADDING = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.MAX_LENGTH)
 
 
 def read_key(kit: Path) -> tuple[Any, x509.Certificate]:

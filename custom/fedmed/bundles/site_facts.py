@@ -12,6 +12,8 @@ from fedmed.bundles.bundle_parser import parsed
 from fedmed.errors import BundleError, SiteConfigError
 
 LIKE = 0.8  # similarity from which another id is taken for a misspelt one
+NEEDED = "words_needed"
+Needed = Mapping[str, str | list[str]]
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,6 @@ def missing_fact(name: str, ids: Collection[str]) -> str:
 def _near(name: str, known: Collection[str]) -> str:
     near = get_close_matches(name, known, 1, LIKE)
     return f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(known)}"
-
-
-NEEDED = "words_needed"
-Needed = Mapping[str, str | list[str]]
 
 
 def words_needed(parser: ConfigParser) -> Needed:

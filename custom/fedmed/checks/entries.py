@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.checks.site_findings import SiteFinding, data_finding
-from fedmed.data.datalist import LABELLED, UNLABELED, ImageAlone, listed_file, read_datalist
+from fedmed.data.datalist import LABELLED, UNLABELED, UnlabelledEntry, listed_file, read_datalist
 from fedmed.data.patients import owner
 from fedmed.data.prepare.case import Case
 from fedmed.errors import DataError
@@ -69,7 +69,7 @@ def count_lists(site: SiteConfig) -> tuple[dict[str, Any], dict[str, int]]:
     return dict(content), {key: len(listed) for key in LISTS if isinstance(listed := content.get(key, []), list)}
 
 
-def read_entries(site: SiteConfig, form: ImageAlone) -> tuple[list[Entry], list[SiteFinding]]:
+def read_entries(site: SiteConfig, form: UnlabelledEntry) -> tuple[list[Entry], list[SiteFinding]]:
     """Return the entries whose files exist, and what is wrong with the others; ``form``: how an entry looks.
 
     Raises:
@@ -97,7 +97,7 @@ def read_entries(site: SiteConfig, form: ImageAlone) -> tuple[list[Entry], list[
 
 
 def _files(
-    root: Path, key: str, number: int, value: Any, form: ImageAlone
+    root: Path, key: str, number: int, value: Any, form: UnlabelledEntry
 ) -> tuple[dict[str, Path], list[SiteFinding]]:
     """The files of an entry, found as training finds them, and what is wrong with it."""
     where = f"{key}, entry {number}"

@@ -25,6 +25,8 @@ from fedmed.settings.site import SiteConfig
 
 STATES = 3 * 3 + 2  # rounds that are kept, of a tensor and Adam's two moments; and twice the site's own best model
 COMFORT = 2  # below so many times the need, a note
+PACKAGES = ("nvflare", "monai", "torch", "numpy", "nibabel")
+CONNECT_TIMEOUT = 10.0  # seconds for a connection
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,6 @@ def _room(spaces: Sequence[Space]) -> Iterator[SiteFinding]:
             yield SiteFinding("disk", "little_space", f"{text}; other programs may need that too")
 
 
-PACKAGES = ("nvflare", "monai", "torch", "numpy", "nibabel")
-
-
 @dataclass(frozen=True)
 class MachineFacts:
     """Facts about the machine; none of them names it.
@@ -170,9 +169,6 @@ def _versions() -> Iterator[tuple[str, str]]:
     yield "system", f"{platform.system()} {platform.machine()}"
 
 
-PATIENCE = 10.0  # seconds for a connection
-
-
 @dataclass
 class Connection:
     """What is known of the way to the server; None where it was not tried.
@@ -194,7 +190,7 @@ class Connection:
     registered: bool | None = None
 
 
-def shake_hands(kit: Kit, found: Connection) -> SiteFinding | None:
+def tls_connect(kit: Kit, found: Connection) -> SiteFinding | None:
     """Connect to the server as NVFlare does, with the kit's certificates, and fill in what was seen.
 
     Returns:
@@ -203,7 +199,7 @@ def shake_hands(kit: Kit, found: Connection) -> SiteFinding | None:
     where, started = f"{kit.host}, port {kit.port}", time.monotonic()
     found.reached = False
     try:
-        with socket.create_connection((kit.host, kit.port), PATIENCE) as plain:
+        with socket.create_connection((kit.host, kit.port), CONNECT_TIMEOUT) as plain:
             found.reached = True
             if kit.secure:
                 with _context(kit).wrap_socket(plain, server_hostname=kit.host) as secured:
@@ -220,7 +216,7 @@ def shake_hands(kit: Kit, found: Connection) -> SiteFinding | None:
         text = f"the server's name '{kit.host}' is unknown here; correct the DNS, or add it to /etc/hosts"
         return link_finding("unreachable", text)
     except TimeoutError:
-        text = f"{where}: no answer in {PATIENCE:.0f} s; let the firewall open outgoing TCP connections to it"
+        text = f"{where}: no answer in {CONNECT_TIMEOUT:.0f} s; let the firewall open outgoing TCP connections to it"
         return link_finding("unreachable", text)
     except OSError as error:
         text = f"{where}: {error.strerror or error}; is the server running, and is the port right?"
@@ -237,7 +233,7 @@ def _context(kit: Kit) -> ssl.SSLContext:
 
 def _wait_for_a_byte(secured: ssl.SSLSocket) -> None:
     """With TLS 1.3 a server refuses a certificate after the handshake; gRPC speaks first when it accepts."""
-    secured.settimeout(PATIENCE)
+    secured.settimeout(CONNECT_TIMEOUT)
     try:
         if secured.recv(1) == b"":
             raise ssl.SSLError(1, "the server closed the connection; it may not accept this site's certificate")

@@ -18,7 +18,7 @@ import psutil
 from fedmed.checks.bundle_demands import check_exchange, check_share, read_demands
 from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.entries import LISTS, USED, check_lists, count_lists, read_entries
-from fedmed.checks.machine import Connection, check_disk, check_machine, shake_hands, state_bytes
+from fedmed.checks.machine import Connection, check_disk, check_machine, state_bytes, tls_connect
 from fedmed.checks.measurement import measure
 from fedmed.checks.part_in_job import PartInJob, find_work
 from fedmed.checks.site_findings import AREAS, PROBLEM, SiteFinding, link_finding
@@ -29,7 +29,7 @@ from fedmed.kinds.find_kind import kind_by_look
 from fedmed.settings.site import SiteConfig, load_file, load_named
 
 PARTS = (*AREAS, "preflight", "scoring")  # what --skip may name
-PATIENCE = 120.0  # seconds; it takes about 6
+RUN_TIMEOUT = 120.0  # seconds; it takes about 6
 Row = tuple[str, str, str]  # of NVFlare's report: check, problem, remedy
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 EXCEPTIONS = ("no_grpc_proxy", "no_proxy")
@@ -179,7 +179,7 @@ def _check_connection(checked: CheckedSite, kit: Kit, options: Options, show: Si
     if any(fault.kind in ("kit", "certificate") for fault in faults):
         return
     with show.doing(f"Connecting to {kit.host}, port {kit.port}"):
-        refused = shake_hands(kit, found)
+        refused = tls_connect(kit, found)
     if not refused and "preflight" not in options.skip:
         with show.doing("NVFlare's preflight check: starts the site for five seconds"):
             refused = preflight(kit, found)
@@ -238,10 +238,10 @@ def _run(view: Path) -> tuple[bool, list[Row]]:
     environment = {**os.environ, "HOME": str(home), "GRPC_ENABLE_FORK_SUPPORT": "0"}
     line = [str(program), "preflight-check", "--format", "json", "-p", str(view)]
     try:
-        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=RUN_TIMEOUT)
         return parse(done.stdout, done.stderr)
     except subprocess.TimeoutExpired:
-        return False, [("nvflare", f"no result in {PATIENCE:.0f} s", "")]
+        return False, [("nvflare", f"no result in {RUN_TIMEOUT:.0f} s", "")]
     except OSError as error:
         return False, [("nvflare", f"{program} cannot be started ({error.strerror})", "run scripts/setup.sh")]
     finally:

@@ -24,6 +24,10 @@ FILES = ("fed_client.json", "client.crt", "client.key", "rootCA.pem", "sub_start
 RULES = ("resources", "authorization", "privacy")
 SITE_FILE = Path("local") / "fedmed_site.yaml"
 NEW_KIT = "ask the study lead for a new kit"
+SOON = 30  # days
+# What a kit names first, as scripts/provision.sh writes it. NVFlare builds the parts of a kit in this order.
+WALLS = {"json_only": "fedmed.flare.json_only.JsonOnly", "plain_jobs": "fedmed.flare.job_gate.PlainJobs"}
+MESSAGES = {"id": "site_messages", "path": "fedmed.flare.site_messages.SiteMessages", "args": {}}
 
 
 @dataclass(frozen=True)
@@ -104,12 +108,6 @@ def _rules(folder: Path, name: str) -> dict[str, Any]:
     """NVFlare reads ``<name>.json``, and its default only where there is none."""
     places = [folder / "local" / f"{name}.json{ending}" for ending in ("", ".default")]
     return next((read_json(path, SiteConfigError, NEW_KIT) for path in places if path.is_file()), {})
-
-
-SOON = 30  # days
-# What a kit names first, as scripts/provision.sh writes it. NVFlare builds the parts of a kit in this order.
-WALLS = {"json_only": "fedmed.flare.json_only.JsonOnly", "plain_jobs": "fedmed.flare.job_gate.PlainJobs"}
-MESSAGES = {"id": "site_messages", "path": "fedmed.flare.site_messages.SiteMessages", "args": {}}
 
 
 def check_kit(kit: Kit, site: str, classes: Iterable[str] = (), own_code: bool = False) -> Iterator[SiteFinding]:

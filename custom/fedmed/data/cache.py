@@ -35,6 +35,13 @@ log = logging.getLogger("fedmed.data")
 
 FOREGROUND = "foreground_index"  # of a prepared case: see ForegroundIndexd
 _UNREADABLE = (StateError, RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError)
+_CHECKED: set[tuple[str, int, int]] = set()  # path, size and time of change of the files that this process found sound
+Step = Callable[[Any], Any]
+_META_SWITCH = threading.RLock()  # MONAI has one switch for metadata, for all threads of the process
+CACHE_VERSION = 2  # to be raised when a transform of FedMed computes something else with the same settings
+_PLAIN = (str, int, float, bool, type(None))
+_TEXT = (Enum, torch.dtype, torch.device, np.dtype, slice)
+_DESCRIBED: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 class CaseStore:
@@ -76,9 +83,6 @@ class CaseStore:
     def write(path: Path, item: Mapping[str, Tensor]) -> None:
         """Write a complete file or none; OSError if the disk is full or the folder cannot be written."""
         write_atomically(path, lambda stream: write_tensors(stream, item))
-
-
-_CHECKED: set[tuple[str, int, int]] = set()  # path, size and time of change of the files that this process found sound
 
 
 def check_once(path: Path, check: Callable[[Path], object]) -> None:
@@ -133,14 +137,6 @@ def case_key(case: Mapping[str, Any], settings: str) -> str:
             text = f"\0{name}\0{case[name]}\0{facts.st_size}\0{facts.st_mtime_ns}"
             digest.update(text.encode(errors="surrogateescape"))
     return digest.hexdigest()
-
-
-Step = Callable[[Any], Any]
-_META_SWITCH = threading.RLock()  # MONAI has one switch for metadata, for all threads of the process
-CACHE_VERSION = 2  # to be raised when a transform of FedMed computes something else with the same settings
-_PLAIN = (str, int, float, bool, type(None))
-_TEXT = (Enum, torch.dtype, torch.device, np.dtype, slice)
-_DESCRIBED: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 class CaseCacheDataset(Dataset):

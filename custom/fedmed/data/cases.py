@@ -21,6 +21,10 @@ from fedmed.data.prepare.volume_faults import NORMALISED
 from fedmed.errors import DataError, first_line
 from fedmed.seeds import derive_seed
 
+log = logging.getLogger(__name__)
+BACKGROUND = "background_index"
+RESOLUTION = 1 << 20  # of a place within a part
+
 
 def hush_dicom_decoder() -> None:
     """Silence MONAI 1.6's warning at every ``LoadImage`` that a GPU decoder, which only DICOM needs, is missing."""
@@ -54,9 +58,6 @@ class LoadCased(MapTransform):
                     f"{data[key]}: the {key} cannot be read ({first_line(error)}); restore or remove it"
                 ) from error
         return case
-
-
-log = logging.getLogger(__name__)
 
 
 class CheckCased(Transform):
@@ -141,10 +142,6 @@ def _check_mask(image: MetaTensor, mask: MetaTensor, tolerance: float) -> None:
     if wrong.numel():
         values = ", ".join(f"{value:g}" for value in torch.unique(wrong)[:5].tolist())
         raise DataError(f"{name}: the mask holds {values} besides 0 and 1; save it with 0 outside and 1 inside")
-
-
-BACKGROUND = "background_index"
-RESOLUTION = 1 << 20  # of a place within a part
 
 
 class ForegroundIndexd(Transform):

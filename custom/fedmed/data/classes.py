@@ -11,7 +11,7 @@ from typing import Any
 from fedmed.data.datalist import (
     HELD_OUT,
     UNLABELED,
-    ImageAlone,
+    UnlabelledEntry,
     count_labelled,
     list_entries,
     listed_file,
@@ -26,7 +26,7 @@ def load_images(
     data_root: Path | str,
     datalist: Path | str,
     keys: Sequence[str] = (UNLABELED, "training"),
-    form: ImageAlone | None = None,
+    form: UnlabelledEntry | None = None,
     transductive: bool = False,
 ) -> list[dict[str, Any]]:
     """Return a site's images without labels, each once, for training that uses none.
@@ -42,7 +42,7 @@ def load_images(
     """
     if held := [key for key in keys if key in HELD_OUT]:
         raise DataError(f"load_images: keys has '{held[0]}', whose images are never trained on; leave it out")
-    root, path, form = Path(data_root), Path(datalist), form or ImageAlone()
+    root, path, form = Path(data_root), Path(datalist), form or UnlabelledEntry()
     listed = dict.fromkeys(image for key in keys for image in _images(root, path, key, form))
     held_out = {image for key in HELD_OUT for image in _images(root, path, key, form)} & listed.keys()
     if held_out:
@@ -84,7 +84,7 @@ def labelled_fraction(cases: Sequence[Mapping[str, Any]], fraction: float, seed:
     return [case for place, case in enumerate(cases) if place in chosen]
 
 
-def _images(root: Path, datalist: Path, key: str, form: ImageAlone) -> list[str]:
+def _images(root: Path, datalist: Path, key: str, form: UnlabelledEntry) -> list[str]:
     if key == UNLABELED:
         return [case[form.main] for case in load_datalist(root, datalist, key, required=False, form=form)]
     entries = enumerate(list_entries(datalist, key))

@@ -25,10 +25,14 @@ _SAMPLES = {  # of what an entry may name
 }
 _THERE = {"video": Path.exists, "masks": Path.is_dir}  # others are files; a video may be a folder of frames
 _FILE_NAME = re.compile(r"[/\\]|\.[A-Za-z][A-Za-z0-9]*$")  # has a folder or an extension
+log = logging.getLogger("fedmed.data")
+HELD_OUT = ("validation", "testing")
+LABELLED = ("training", *HELD_OUT)
+LABELLED_DATALIST = "datalist_labelled.json"  # beside a site's own: for experiments in which every site may have labels
 
 
 @dataclass(frozen=True)
-class ImageAlone:
+class UnlabelledEntry:
     """``{"image": file}``. What else stands there under ``label`` is listed by a check, and never read.
 
     Attributes:
@@ -68,7 +72,7 @@ class ImageAlone:
 
 
 @dataclass(frozen=True)
-class ImageWithMask(ImageAlone):
+class MaskEntry(UnlabelledEntry):
     """``{"image": file, "label": file}``: the label is a mask on the grid of its image."""
 
     def files(self, key: str) -> tuple[str, ...]:
@@ -95,7 +99,7 @@ class ImageWithMask(ImageAlone):
 
 
 @dataclass(frozen=True)
-class ImageWithClass(ImageAlone):
+class ClassEntry(UnlabelledEntry):
     """``{"image": file, "label": name}``: the label is the name of the image's class."""
 
     classes: tuple[str, ...] | None = None  # in the order of the network's outputs; None where no job has said them
@@ -126,7 +130,7 @@ class ImageWithClass(ImageAlone):
 
 
 @dataclass(frozen=True)
-class Video(ImageAlone):
+class Video(UnlabelledEntry):
     """``{"video": file or folder of frames, "labels": table, "masks": folder, "patient": name}``.
 
     Args:
@@ -163,9 +167,9 @@ def names_path(root: Path, key: str, value: Any) -> bool:
     return key in PATH_KEYS and isinstance(value, str) and _THERE.get(key, Path.is_file)(root / value)
 
 
-def form_of(classes: Sequence[str] | None) -> ImageAlone:
+def form_of(classes: Sequence[str] | None) -> UnlabelledEntry:
     """Masks, or the names of these classes."""
-    return ImageWithMask() if classes is None else ImageWithClass(tuple(classes))
+    return MaskEntry() if classes is None else ClassEntry(tuple(classes))
 
 
 def count_labelled(entries: Iterable[Any]) -> int:
@@ -203,12 +207,7 @@ def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
     return file
 
 
-log = logging.getLogger("fedmed.data")
-
-HELD_OUT = ("validation", "testing")
-LABELLED = ("training", *HELD_OUT)
-LABELLED_DATALIST = "datalist_labelled.json"  # beside a site's own: for experiments in which every site may have labels
-EXAMPLE = ImageWithMask().example()
+EXAMPLE = MaskEntry().example()
 
 
 def load_datalist(
@@ -217,7 +216,7 @@ def load_datalist(
     key: str,
     required: bool = True,
     classes: Sequence[str] | None = None,
-    form: ImageAlone | None = None,
+    form: UnlabelledEntry | None = None,
 ) -> list[dict[str, Any]]:
     """Return the cases of one list with absolute paths.
 
@@ -253,7 +252,7 @@ def case_names(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     return [(name[:-3] if name.lower().endswith(".gz") else name).rsplit(".", 1)[0] for name in names]
 
 
-def check_words(datalist: Path, form: ImageAlone, classes: Sequence[str]) -> None:
+def check_words(datalist: Path, form: UnlabelledEntry, classes: Sequence[str]) -> None:
     """Refuse labels that are none of a study's classes, in whatever list: before the first round, not in the last.
 
     Raises:

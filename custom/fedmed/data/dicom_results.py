@@ -20,6 +20,13 @@ from fedmed.data.structure import Code, Structure, titles
 from fedmed.errors import DataError
 
 BESIDE = 100  # folders beside the given one that are looked into for the rest of a series
+NEEDED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "FrameOfReferenceUID")
+MAY_BE_EMPTY = (  # the standard requires them in every image, but de-identified exports often lack them
+    *("PatientID", "PatientName", "PatientBirthDate", "PatientSex", "ReferringPhysicianName"),
+    *("AccessionNumber", "StudyID", "StudyDate", "StudyTime"),
+)
+SERIES_OFFSET = 1000  # the segmentation of series 3 is series 1003, after all of the scanner's own
+GRID_TOLERANCE = 0.01  # mm between a slice and its mask
 
 
 class Series(NamedTuple):
@@ -125,15 +132,6 @@ def _first_slices(folder: Path) -> Iterator[Path]:
             continue
         if first := next((path for path in files if readable_kind(path) == "DICOM"), None):
             yield first
-
-
-NEEDED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "FrameOfReferenceUID")
-MAY_BE_EMPTY = (  # the standard requires them in every image, but de-identified exports often lack them
-    *("PatientID", "PatientName", "PatientBirthDate", "PatientSex", "ReferringPhysicianName"),
-    *("AccessionNumber", "StudyID", "StudyDate", "StudyTime"),
-)
-SERIES_OFFSET = 1000  # the segmentation of series 3 is series 1003, after all of the scanner's own
-GRID_TOLERANCE = 0.01  # mm between a slice and its mask
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from fedmed.errors import DataError
 
 BLOCKS_OF = "blocks_of"  # of an entry: blocks of one recording are in several lists on purpose
 IN_TWO_LISTS = "a score would be too good: keep one list, or write another id if these are two patients"
+WHAT = ("image", "video")
 
 
 def stripped(patient: str) -> str:
@@ -49,9 +50,6 @@ def check_patients(datalist: Path) -> None:
         if len(held) > 1 and set(held) & set(HELD_OUT):
             shown = " and ".join(f"entry {number} of '{key}'" for key, number in held.items())
             raise DataError(f"{datalist}: one patient is in two lists, {shown}; {IN_TWO_LISTS}")
-
-
-WHAT = ("image", "video")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,11 @@ KINDS = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFDIR: "a folder",
 }
+MOST, USUAL = "FEDMED_MAX_IMAGE_GB", 16.0  # the variable that sets what one image may take, and what it is without
+KEPT = 0.9  # of the free memory; the rest is for what else the machine does
+HEADROOM = 2**30  # bytes that a process may take beside its image: libraries are loaded when they are first used
+GB = 1e9
+_share: int | None = None  # of this process, where another one has set it
 
 
 def file_bytes(path: Path) -> int:
@@ -40,13 +45,6 @@ def require_regular_files(folder: Path) -> None:
     for name in names:
         if not os.path.isdir(folder / name) and os.path.exists(folder / name):
             file_bytes(folder / name)
-
-
-MOST, USUAL = "FEDMED_MAX_IMAGE_GB", 16.0  # the variable that sets what one image may take, and what it is without
-KEPT = 0.9  # of the free memory; the rest is for what else the machine does
-HEADROOM = 2**30  # bytes that a process may take beside its image: libraries are loaded when they are first used
-GB = 1e9
-_share: int | None = None  # of this process, where another one has set it
 
 
 def most_bytes() -> int:

@@ -33,6 +33,7 @@ MASKS, PREDICTIONS = "*.nii*", "predictions.json"
 LARGEST = 1e-6  # difference of two probabilities
 # `python -m monai.bundle` in a process that cannot import FedMed: a bundle must not need it to infer.
 ALONE = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
+LARGEST_SHARE = 1e-6  # difference of two features, as a part of the largest
 
 
 class Exporter:
@@ -271,9 +272,6 @@ def infer_after(folder: Path, config: Path, images: Path, out: Path) -> Path:
         last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
         raise ExportError("python -m monai.bundle run of the exported bundle failed: " + " / ".join(last))
     return out
-
-
-LARGEST_SHARE = 1e-6  # difference of two features, as a part of the largest
 
 
 class EncoderExporter(Exporter):

@@ -27,6 +27,9 @@ from fedmed.reports.run_files import read_lines
 from fedmed.settings.server import load_server
 from fedmed.training.corrections.correction import Correction
 
+# A run folder, a site's simulator folder, the folder of the state itself.
+PLACES = ("fedmed", "simulate_job/fedmed", ".")
+
 
 @dataclass(frozen=True)
 class KeptMean:
@@ -88,10 +91,6 @@ def _why(run: FinishedRun) -> str:
     entries: list[Mapping[str, Any]] = [entry for entry in run.result.get("releases") or [] if entry.get("asked")]
     reasons = [entry.get("not_kept") or entry.get("reason") for entry in entries]
     return next((str(reason) for reason in reasons if reason), "copy the run's folder completely")
-
-
-# A run folder, a site's simulator folder, the folder of the state itself.
-PLACES = ("fedmed", "simulate_job/fedmed", ".")
 
 
 @dataclass(frozen=True)

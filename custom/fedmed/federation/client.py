@@ -13,6 +13,7 @@ import torch
 from monai.bundle import ConfigParser
 from torch import Tensor
 
+from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.bundles.bundle_parser import named_tensors, parsed, seed_everything
 from fedmed.bundles.contract import Use
 from fedmed.data.datalist import UNLABELED, case_names, check_words, list_entries
@@ -34,7 +35,6 @@ from fedmed.federation.opened_model import (
     validation_scores,
 )
 from fedmed.federation.own_best import EarlierScores, OwnBest
-from fedmed.federation.personal_layers import hand_out
 from fedmed.jobs.job import Job
 from fedmed.kinds.find_kind import check_bundle
 from fedmed.messages.answers import Answer, Extras, Release, Update
@@ -331,3 +331,33 @@ def _files(parser: ConfigParser, part: str) -> tuple[list[str], str]:
         return [str(name) for name in parsed(parser, f"{part}#videos").names], "video"
     cases = parsed(parser, f"{part}#data") if f"{part}#data" in parser else []
     return [str(case["image"]) for case in cases if isinstance(case, Mapping) and "image" in case], "image"
+
+
+def hand_out(site: SiteConfig, state: SiteState, task: Task) -> Release:
+    """Answer a ``release`` task at the site; nothing but the site's own settings can allow it.
+
+    Raises:
+        StateError: allowed, but the asked round's state is missing or damaged.
+    """
+    if not site.allow_release:
+        log.warning(
+            "%s: the job asks for this site's private layers; nothing is released, because 'allow_release' is not "
+            "true in %s",
+            site.site,
+            site.source,
+        )
+        return Release(site.site, task.private_round)
+    tensors = state.load(task.private_round).get("private", {})
+    log.warning(
+        "%s: releases its %d private tensors of round %s (%d bytes) to the server, which scores other sites with "
+        "them; allowed by %s",
+        site.site,
+        len(tensors),
+        task.private_round,
+        tensor_bytes(tensors),
+        site.source,
+    )
+    if task.keep:
+        known = (site.site, site.allow_kept_release, site.source)
+        log.warning("%s: the job would keep the mean of all sites' for an export: allowed %s, by %s", *known)
+    return Release(site.site, task.private_round, True, tensors, task.keep and site.allow_kept_release)

@@ -24,9 +24,10 @@ from fedmed.moved_classes import FINISH, hint
 from fedmed.recovery.model_store import ModelStore
 
 RESERVED = "others"  # what sites tell one another goes to a site under this name, see exchange.py
+log = logging.getLogger("fedmed.server")
 
 
-class AppliedRule:
+class TransactionalAggregator:
     """A rule with what its last good round left.
 
     Args:
@@ -172,9 +173,6 @@ def _check_fit(tensors: Model, model: Model) -> None:
             raise FedMedError(f"the rule returned tensor '{name}' with values that are NaN or infinite")
 
 
-log = logging.getLogger("fedmed.server")
-
-
 class OpenRound:
     """One round.
 
@@ -230,7 +228,7 @@ class UpdateCheck:
         applied: its rule is asked for the values that it uses beside the tensors.
     """
 
-    def __init__(self, study: Study, policies: RolePolicies, applied: AppliedRule) -> None:
+    def __init__(self, study: Study, policies: RolePolicies, applied: TransactionalAggregator) -> None:
         self.study, self.policies, self.applied = study, policies, applied
 
     def __call__(self, update: Update, model: Mapping[str, Tensor], current: OpenRound) -> float:

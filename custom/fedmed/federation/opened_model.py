@@ -31,6 +31,9 @@ from fedmed.training.trainer import AbortHandler, NonFiniteLossHandler, Progress
 
 log = logging.getLogger("fedmed.site")
 Stream = Callable[[str, float, int], None]
+READS_VALIDATION = re.compile("@validate(::|#)")
+Asked = Callable[[], bool]  # whether the job was aborted
+Report = Callable[[int, int, dict[str, float]], None]  # (step, steps, scalars: means since the last report)
 
 
 class Progress:
@@ -70,9 +73,6 @@ class Progress:
         )
         self.event("validated", task, score=value)
         self.stream(f"validation/{score.name}", value, task.round)
-
-
-READS_VALIDATION = re.compile("@validate(::|#)")
 
 
 def site_facts(site: SiteConfig) -> dict[str, Any]:
@@ -243,10 +243,6 @@ def open_model(parser: ConfigParser, bundle: Bundle, job: Job, role: str, task: 
     tensors = merge({**own, **state.get("private", {})}, received, policy.received(own))
     network.load_state_dict(tensors, strict=True)
     return OpenedModel(parser, network, policy, tensors, state)
-
-
-Asked = Callable[[], bool]  # whether the job was aborted
-Report = Callable[[int, int, dict[str, float]], None]  # (step, steps, scalars: means since the last report)
 
 
 def run_trainer(trainer: Any, steps: int, aborted: Asked, report: Report, handlers: Sequence[Any]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Private layers that sites release to score others: what is asked for, handed out, believed and averaged."""
+"""Private layers that sites release to score others: what is asked for, believed and averaged."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -16,42 +16,8 @@ from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
 from fedmed.messages.task import Task
 from fedmed.methods.method import ALL_SITES
-from fedmed.recovery.site_state import SiteState
-from fedmed.settings.site import SiteConfig
 
-log, site_log = logging.getLogger("fedmed.server"), logging.getLogger("fedmed.site")
-
-
-def hand_out(site: SiteConfig, state: SiteState, task: Task) -> Release:
-    """Answer a ``release`` task at the site; nothing but the site's own settings can allow it.
-
-    Raises:
-        StateError: allowed, but the asked round's state is missing or damaged.
-    """
-    if not site.allow_release:
-        site_log.warning(
-            "%s: the job asks for this site's private layers; nothing is released, because 'allow_release' is not "
-            "true in %s",
-            site.site,
-            site.source,
-        )
-        return Release(site.site, task.private_round)
-    tensors = state.load(task.private_round).get("private", {})
-    site_log.warning(
-        "%s: releases its %d private tensors of round %s (%d bytes) to the server, which scores other sites with "
-        "them; allowed by %s",
-        site.site,
-        len(tensors),
-        task.private_round,
-        tensor_bytes(tensors),
-        site.source,
-    )
-    if task.keep:
-        known = (site.site, site.allow_kept_release, site.source)
-        site_log.warning("%s: the job would keep the mean of all sites' for an export: allowed %s, by %s", *known)
-    return Release(site.site, task.private_round, True, tensors, task.keep and site.allow_kept_release)
-
-
+log = logging.getLogger("fedmed.server")
 UNKNOWN_SAMPLES = (
     "it did not say of how many training samples its layers are ('n_samples' among 'privacy.allowed_metrics' in its "
     "own settings); 'release_weights: uniform' does not need it"
@@ -76,7 +42,7 @@ class Evaluated:
     private: Mapping[str, int]
 
 
-class Borrower:
+class PersonalLayers:
     """The server's side: asks one labelled site, or all, and lends what they release to sites without layers.
 
     The layers are held only until the evaluation is over. They are never saved, but for the mean of all sites' where
@@ -108,9 +74,9 @@ class Borrower:
             return {}
         self.records.append({"model": model.name, "from": self.owner, "released": False, "for": needy})
         if self._several:
-            self.records[-1] |= {"asked": server.study.lenders, "refused": {}}
-        able = [site for site in server.study.lenders if self._trained(site, model)]
-        for site in [site for site in server.study.lenders if site not in able]:
+            self.records[-1] |= {"asked": server.study.releasing_sites, "refused": {}}
+        able = [site for site in server.study.releasing_sites if self._trained(site, model)]
+        for site in [site for site in server.study.releasing_sites if site not in able]:
             self._refuse(site, "it has not trained private layers of its own for this model")
         if self._hopeless() or not able:
             self._give_up()
@@ -321,7 +287,7 @@ def keep_mean(server: Server, mean: MeanOfSites, released: Mapping[str, Release]
     """
     if not server.study.release_keep:
         return {}
-    lacking = [site for site in server.study.lenders if site not in released or not released[site].keep]
+    lacking = [site for site in server.study.releasing_sites if site not in released or not released[site].keep]
     if lacking:
         reason = f"{', '.join(lacking)} did not allow it ('allow_kept_release' in a site's own settings)"
         log.warning("the mean of the private layers is not kept: %s", reason)

@@ -23,8 +23,8 @@ from fedmed.bundles.score import Score
 from fedmed.durable_files import append_json, save_json, save_lines
 from fedmed.errors import StateError
 from fedmed.federation.exchange import Exchange
-from fedmed.federation.open_round import AppliedRule, OpenRound, TaskMaker
-from fedmed.federation.told_numbers import CollapseGuard
+from fedmed.federation.open_round import OpenRound, TaskMaker, TransactionalAggregator
+from fedmed.federation.reported_numbers import CollapseGuard
 from fedmed.files import CHECKOUT
 from fedmed.jobs.job import Job
 from fedmed.jobs.study import Study
@@ -45,7 +45,7 @@ class DescribedServer(Protocol):
     tasks: TaskMaker
     score: Score
     round: OpenRound
-    applied: AppliedRule
+    applied: TransactionalAggregator
     exchange: Exchange
     guard: CollapseGuard | None
 

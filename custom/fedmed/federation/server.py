@@ -14,12 +14,12 @@ from fedmed.aggregation.acceptance import check_bound, update_norm
 from fedmed.bundles.bundle_parser import merge
 from fedmed.errors import Aborted, FedMedError, RoundFailed, StateError, UpdateRefused
 from fedmed.federation.exchange import Exchange
-from fedmed.federation.open_round import AppliedRule, OpenRound, TaskMaker, UpdateCheck
+from fedmed.federation.open_round import OpenRound, TaskMaker, TransactionalAggregator, UpdateCheck
 from fedmed.federation.opened_model import Stream
+from fedmed.federation.reported_numbers import CollapseGuard, ReportedNumbers, UsualNorms, ranges_of
 from fedmed.federation.run_record import RunRecord, bare_record, round_record, run_description
 from fedmed.federation.selection import EarlyStopping, MeanOfRounds, ModelSelection
 from fedmed.federation.server_training import ServerTraining
-from fedmed.federation.told_numbers import CollapseGuard, ToldNumbers, UsualNorms, ranges_of
 from fedmed.jobs.job import Job, RolePolicies
 from fedmed.jobs.rule_spec import load_rule
 from fedmed.kinds.find_kind import load_kind
@@ -55,7 +55,7 @@ class Server:
         rule = load_rule(job.rule, job.allowed)
         self.policies = RolePolicies(job, store.initial, store.groups)
         self.policies.check()
-        self.applied = AppliedRule(rule, study)
+        self.applied = TransactionalAggregator(rule, study)
         self.check_update = UpdateCheck(study, self.policies, self.applied)
         self.tensors, self.score = store.initial, store.bundle.score
         self.tasks = TaskMaker(job, store, self.policies)
@@ -69,7 +69,7 @@ class Server:
         self.usual = UsualNorms(study.max_norm_ratio)
         kind = load_kind(store.bundle.kind, f"bundle '{store.bundle.name}': 'kind'")
         classes = [one.name for one in store.classes_learnt]
-        self.told = ToldNumbers(study, ranges_of(kind, method, self.score, classes))
+        self.told = ReportedNumbers(study, ranges_of(kind, method, self.score, classes))
         self.stopping = EarlyStopping(study.patience, study.min_rounds)
         self.first_round = 0  # a resumed run begins later
         self.rounds = study.rounds  # of the whole run; fewer when it ends early

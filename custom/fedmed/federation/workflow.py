@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedmed.errors import RoundFailed
-from fedmed.federation.personal_layers import Borrower, Evaluated
+from fedmed.federation.personal_layers import Evaluated, PersonalLayers
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
 from fedmed.messages.task import FIRST, LAST, OWN, SELECTED, Task
@@ -72,7 +72,7 @@ class Closing:
         self.last_tensors, self.last_scores = server.tensors, dict[str, float]()
         self.last_score: float | None = None
         self.mean = server.newest.mean()
-        self.borrower = Borrower(server)
+        self.personal_layers = PersonalLayers(server)
         self.decoder_of: dict[tuple[str, str], str] = {}  # (model, site) -> whose private layers scored it
         self.refused_numbers: dict[str, list[str]] = {}  # site -> what is wrong with what it reported
         self.untested: dict[str, str] = {}  # site -> why it has no layers for the selected model
@@ -109,11 +109,11 @@ class Closing:
 
     def release_tasks(self, name: str = SELECTED) -> dict[str, Task]:
         """Ask one site, or all, for the private layers that sites without a trained part are scored with, if wanted."""
-        return self.borrower.tasks(self._model(name))
+        return self.personal_layers.tasks(self._model(name))
 
     def take_release(self, answers: Mapping[str, Release], name: str = SELECTED) -> None:
         """Take the answer to :meth:`release_tasks`."""
-        self.borrower.take(answers, self._model(name))
+        self.personal_layers.take(answers, self._model(name))
 
     def evaluation_tasks(self, name: str = SELECTED) -> dict[str, Task]:
         """The selected model, the last aggregate or the starting model, to every site that can be scored with it.
@@ -124,7 +124,7 @@ class Closing:
         server, model, tasks = self.server, self._model(name), {}
         for site, role in self.study.sites.items():
             reason = self._no_layers(site, role, model)
-            lent = self.borrower.lend(site, model) if reason else {}
+            lent = self.personal_layers.lend(site, model) if reason else {}
             if lent is None:
                 self.untested |= {site: reason} if name == SELECTED else {}
                 log.warning("site '%s' is not scored: it has no trained private layers: %s", site, reason)
@@ -135,8 +135,8 @@ class Closing:
             tasks[site].tensors |= lent
             tasks[site].model = model.name
             if reason:
-                self.decoder_of[model.name, site] = str(self.borrower.owner)
-        self.borrower.forget()
+                self.decoder_of[model.name, site] = str(self.personal_layers.owner)
+        self.personal_layers.forget()
         return tasks
 
     def _no_layers(self, site: str, role: str, model: Evaluated) -> str:
@@ -186,8 +186,8 @@ class Closing:
             result["untested"] = dict(sorted(self.untested.items()))
         if self.server.exchange.references:
             result["references"] = self.server.exchange.references
-        if self.borrower.records:
-            result["releases"] = self.borrower.records
+        if self.personal_layers.records:
+            result["releases"] = self.personal_layers.records
         for site, row in tested.items():
             if row.get("n_cases"):
                 whose = f", {lent_by(row['decoder_of'])}" if "decoder_of" in row else ""

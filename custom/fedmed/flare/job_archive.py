@@ -31,6 +31,8 @@ LIMIT = 1 << 20  # bytes of one configuration
 BROKEN = (BadZipFile, LargeZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError)
 RULE = "a job holds meta.json and config_fed_*.json in plain JSON, study.yaml, and custom/ where sites allow code"
 REMEDY = f"{RULE}; write it with scripts/package_job.py, and see docs/deployment.md"
+log = logging.getLogger("fedmed.site")
+WRONG_ID = "JOB_ID_WRONG"  # what the server is told
 
 
 def check_job(archive: bytes | str | Path, name: str) -> None:
@@ -142,10 +144,6 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _texts(item)
-
-
-log = logging.getLogger("fedmed.site")
-WRONG_ID = "JOB_ID_WRONG"  # what the server is told
 
 
 def is_job_id(value: object) -> bool:

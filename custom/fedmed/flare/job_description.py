@@ -25,6 +25,26 @@ from fedmed.jobs.study_text import parse_study
 
 OWN = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
 SUBJECT = (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.UNSTRUCTURED_NAME)  # name, organisation, role
+REMEDY = "write the job anew with scripts/package_job.py, and submit it without changing meta.json"
+LEADS = {"name", "resource_spec", "min_clients", "deploy_map"}
+STUDY_NAME = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")  # NVFlare's groups of sites and people, 'default' here
+SUBMITTER = (JobMetaKey.SUBMITTER_NAME, JobMetaKey.SUBMITTER_ORG, JobMetaKey.SUBMITTER_ROLE)
+# What the server adds: who has submitted the job and when, under which id, what became of it. Nothing in it changes
+# where or how a job runs, as launcher_spec, scope, custom_props, edge_method and stats_pool_config would.
+SERVERS = {
+    AppValidationKey.BYOC,
+    *(key.value for key in SUBMITTER),
+    *(
+        key.value
+        for key in (
+            *(JobMetaKey.JOB_ID, JobMetaKey.JOB_FOLDER_NAME, JobMetaKey.STUDY, JobMetaKey.STATUS),
+            *(JobMetaKey.DATA_STORAGE_FORMAT, JobMetaKey.CONTENT_LOCATION, JobMetaKey.RESULT_LOCATION),
+            *(JobMetaKey.SUBMIT_TIME, JobMetaKey.SUBMIT_TIME_ISO, JobMetaKey.START_TIME, JobMetaKey.DURATION),
+            *(JobMetaKey.JOB_DEPLOY_DETAIL, JobMetaKey.SCHEDULE_COUNT, JobMetaKey.LAST_SCHEDULE_TIME),
+            *(JobMetaKey.SCHEDULE_HISTORY, JobMetaKey.JOB_CLIENTS, JobMetaKey.APPROVALS),
+        )
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -97,28 +117,6 @@ def _signatures(opened: ZipFile, folder: str, names: set[str]) -> Iterator[str]:
 def _digest(signature: str) -> str:
     number = base64.b64decode(signature).lstrip(b"\0")  # a number may be written with or without leading zeros
     return hashlib.sha256(number).hexdigest()
-
-
-REMEDY = "write the job anew with scripts/package_job.py, and submit it without changing meta.json"
-LEADS = {"name", "resource_spec", "min_clients", "deploy_map"}
-STUDY_NAME = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")  # NVFlare's groups of sites and people, 'default' here
-SUBMITTER = (JobMetaKey.SUBMITTER_NAME, JobMetaKey.SUBMITTER_ORG, JobMetaKey.SUBMITTER_ROLE)
-# What the server adds: who has submitted the job and when, under which id, what became of it. Nothing in it changes
-# where or how a job runs, as launcher_spec, scope, custom_props, edge_method and stats_pool_config would.
-SERVERS = {
-    AppValidationKey.BYOC,
-    *(key.value for key in SUBMITTER),
-    *(
-        key.value
-        for key in (
-            *(JobMetaKey.JOB_ID, JobMetaKey.JOB_FOLDER_NAME, JobMetaKey.STUDY, JobMetaKey.STATUS),
-            *(JobMetaKey.DATA_STORAGE_FORMAT, JobMetaKey.CONTENT_LOCATION, JobMetaKey.RESULT_LOCATION),
-            *(JobMetaKey.SUBMIT_TIME, JobMetaKey.SUBMIT_TIME_ISO, JobMetaKey.START_TIME, JobMetaKey.DURATION),
-            *(JobMetaKey.JOB_DEPLOY_DETAIL, JobMetaKey.SCHEDULE_COUNT, JobMetaKey.LAST_SCHEDULE_TIME),
-            *(JobMetaKey.SCHEDULE_HISTORY, JobMetaKey.JOB_CLIENTS, JobMetaKey.APPROVALS),
-        )
-    ),
-}
 
 
 def check_submitted(archive: bytes | str | Path, name: str) -> None:

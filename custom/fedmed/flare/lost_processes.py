@@ -36,6 +36,23 @@ AT_SITE = (
     "the connection to the server ends again and again: the network breaks it, or this site's kit is started twice, on "
     "another machine or as a copy, which the server's log says; stop all but one"
 )
+log = logging.getLogger("fedmed.server")
+JOB_PROCESS = "nvflare.private.fed.app.server.runner_process"
+ORPHAN_SECONDS = 10.0  # for a killed process to be gone
+LAST_WORD = 2.0  # seconds that NVFlare gives a job's process for its last message, after which it counts as ended
+STARTED_ANEW = "it has started anew and runs this job no longer"
+SITE_ENDED = (
+    "site '{site}': its process for this job ended (code {code}): it was killed, as for lack of memory, or failed; the "
+    "cause is in that site's own log. NVFlare ends the whole job then"
+)
+SERVER_ENDED = "the server's process for this job ended without its last word: it was killed, as for lack of memory"
+SERVER_STARTED_ANEW = "the server was started anew while this job ran, which ended it"
+REMEDY = "scripts/resume.py {job_id} NEW_JOB --job JOB writes the job that goes on after the last finished round"
+_sync, _failure, _complete = (
+    FederatedServer._sync_client_jobs,
+    FederatedServer.process_job_failure,
+    ServerEngine.wait_for_complete,
+)
 
 
 class Repeats:
@@ -88,25 +105,6 @@ def watch_site() -> None:
 
 def _peer(connection: Any) -> str:
     return str(connection.get_conn_properties().get(DriverParams.PEER_ADDR.value, "?"))
-
-
-log = logging.getLogger("fedmed.server")
-JOB_PROCESS = "nvflare.private.fed.app.server.runner_process"
-ORPHAN_SECONDS = 10.0  # for a killed process to be gone
-LAST_WORD = 2.0  # seconds that NVFlare gives a job's process for its last message, after which it counts as ended
-STARTED_ANEW = "it has started anew and runs this job no longer"
-SITE_ENDED = (
-    "site '{site}': its process for this job ended (code {code}): it was killed, as for lack of memory, or failed; the "
-    "cause is in that site's own log. NVFlare ends the whole job then"
-)
-SERVER_ENDED = "the server's process for this job ended without its last word: it was killed, as for lack of memory"
-SERVER_STARTED_ANEW = "the server was started anew while this job ran, which ended it"
-REMEDY = "scripts/resume.py {job_id} NEW_JOB --job JOB writes the job that goes on after the last finished round"
-_sync, _failure, _complete = (
-    FederatedServer._sync_client_jobs,
-    FederatedServer.process_job_failure,
-    ServerEngine.wait_for_complete,
-)
 
 
 def note(folder: Path, job_id: str, text: str) -> None:

@@ -297,7 +297,7 @@ class Study(YamlModel):
         return sorted(site for site, role in self.sites.items() if role in roles)
 
     @property
-    def lenders(self) -> list[str]:
+    def releasing_sites(self) -> list[str]:
         """Sites that are asked to release their private layers, sorted."""
         if self.release_from == ALL_SITES:
             return self.of_role("supervised")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmed.bundles.score import Score
-from fedmed.data.datalist import ImageAlone, ImageWithClass, is_word
+from fedmed.data.datalist import ClassEntry, UnlabelledEntry, is_word
 from fedmed.kinds.kind import SCORES, CardWords, Kind
 
 PICTURES = (".png", ".jpg", ".jpeg", ".dcm", ".dicom")
@@ -39,8 +39,8 @@ class Classification(Kind):
     def misfit(self, classes: Sequence[str]) -> str:
         return f"'classes' names {classes[0]} alone; a classifier needs two or more" if len(classes) == 1 else ""
 
-    def form(self, classes: Sequence[str] | None = None) -> ImageAlone:
-        return ImageWithClass(None if classes is None else tuple(classes))
+    def form(self, classes: Sequence[str] | None = None) -> UnlabelledEntry:
+        return ClassEntry(None if classes is None else tuple(classes))
 
     def looks_like(self, labelled: Sequence[Mapping[str, Any]], unlabelled: Sequence[Mapping[str, Any]]) -> bool:
         """Labels that are words and no files, or pictures without any label."""

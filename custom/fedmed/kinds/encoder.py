@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedmed.bundles.score import Score
-from fedmed.data.datalist import ImageAlone
+from fedmed.data.datalist import UnlabelledEntry
 from fedmed.kinds.kind import CardWords, Kind
 
 
@@ -29,5 +29,5 @@ class Encoder(Kind):
         """Those of its base: nobody measures them, and the table of sites has their columns all the same."""
         return self.base.beside(score) if self.base else ()
 
-    def form(self, classes: Sequence[str] | None = None) -> ImageAlone:
-        return ImageAlone()
+    def form(self, classes: Sequence[str] | None = None) -> UnlabelledEntry:
+        return UnlabelledEntry()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # it takes MONAI, for which who asks by a name or a look need
     from fedmed.bundles.bundle import Bundle
 
 ROOM = "fedmed.kinds"
+PAGE = "docs/bundles.md"
 
 
 def load_kind(spec: Any, where: str, base: Kind | None = None, images: str = "") -> Kind:
@@ -92,9 +93,6 @@ def kind_by_look(lists: Mapping[str, Any]) -> Kind:
 
 def _entries(listed: Any) -> Sequence[Mapping[str, Any]]:
     return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
-
-
-PAGE = "docs/bundles.md"
 
 
 def check_bundle(bundle: Bundle, use: Use) -> Kind:

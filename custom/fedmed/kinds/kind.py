@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fedmed.bundles.score import Score
-from fedmed.data.datalist import ImageAlone
+from fedmed.data.datalist import UnlabelledEntry
 from fedmed.errors import BundleError
+
+SLACK = 1e-6  # of a mean in float32, which may be a little above 1
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,6 @@ class CardWords:
         """What comes out, by (value, name) of each channel."""
         shown = (f"{value} = {name}" if self.numbered else name for value, name in names)
         return self.output.format(names=", ".join(shown))
-
-
-SLACK = 1e-6  # of a mean in float32, which may be a little above 1
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ class Kind:
             known = ", ".join(self.readers) or "nothing"
             raise BundleError(f"'images' is '{self.images}'; {type(self).__name__} reads {known}")
 
-    def form(self, classes: Sequence[str] | None = None) -> ImageAlone:
+    def form(self, classes: Sequence[str] | None = None) -> UnlabelledEntry:
         """How an entry of a datalist looks.
 
         Args:

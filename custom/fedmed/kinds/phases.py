@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedmed.bundles.score import Score
-from fedmed.data.datalist import ImageAlone, Video
+from fedmed.data.datalist import UnlabelledEntry, Video
 from fedmed.kinds.kind import SCORES, CardWords, Kind, Proposal
 
 
@@ -46,7 +46,7 @@ class Phases(Kind):
         output="a probability each: {names}",
     )
 
-    def form(self, classes: Sequence[str] | None = None) -> ImageAlone:
+    def form(self, classes: Sequence[str] | None = None) -> UnlabelledEntry:
         return Video()
 
     def misfit(self, classes: Sequence[str]) -> str:

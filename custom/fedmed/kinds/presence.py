@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmed.bundles.score import Score
-from fedmed.data.datalist import ImageAlone, Video
+from fedmed.data.datalist import UnlabelledEntry, Video
 from fedmed.kinds.kind import SEVERAL, CardWords, Kind
 
 
@@ -43,7 +43,7 @@ class Presence(Kind):
         output="a probability each, which do not sum to 1: {names}",
     )
 
-    def form(self, classes: Sequence[str] | None = None) -> ImageAlone:
+    def form(self, classes: Sequence[str] | None = None) -> UnlabelledEntry:
         return Video()
 
     def looks_like(self, labelled: Sequence[Mapping[str, Any]], unlabelled: Sequence[Mapping[str, Any]]) -> bool:

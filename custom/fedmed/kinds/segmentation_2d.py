@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmed.bundles.score import DICE, Score
-from fedmed.data.datalist import ImageAlone, Video
+from fedmed.data.datalist import UnlabelledEntry, Video
 from fedmed.kinds.kind import MASKS, CardWords, Kind
 
 
@@ -43,7 +43,7 @@ class Segmentation2D(Kind):
         values="{names}; 0 is everything else",
     )
 
-    def form(self, classes: Sequence[str] | None = None) -> ImageAlone:
+    def form(self, classes: Sequence[str] | None = None) -> UnlabelledEntry:
         return Video(labels=False, masks=True)
 
     def misfit(self, classes: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedmed.bundles.score import DICE, HD95
-from fedmed.data.datalist import ImageAlone, ImageWithMask
+from fedmed.data.datalist import MaskEntry, UnlabelledEntry
 from fedmed.kinds.kind import MASKS, CardWords, Kind
 
 
@@ -34,5 +34,5 @@ class Segmentation3D(Kind):
         text = f"'classes' names {', '.join(classes)}; this kind of task marks one structure, so leave one of them"
         return text if len(classes) > 1 else ""
 
-    def form(self, classes: Sequence[str] | None = None) -> ImageAlone:
-        return ImageWithMask()
+    def form(self, classes: Sequence[str] | None = None) -> UnlabelledEntry:
+        return MaskEntry()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedmed.data.datalist import HELD_OUT, UNLABELED, ImageAlone, load_datalist
+from fedmed.data.datalist import HELD_OUT, UNLABELED, UnlabelledEntry, load_datalist
 from fedmed.errors import DataError
 from fedmed.labelling.views import CORRECTED, LISTS
 from fedmed.settings.site import SiteConfig
@@ -75,7 +75,7 @@ class CorrectionPlan(ABC):
     record: list[dict[str, Any]] = field(default_factory=list)
     foreground: bool = False
 
-    form: ClassVar[ImageAlone]
+    form: ClassVar[UnlabelledEntry]
     key: ClassVar[str]
     unit: ClassVar[str]
     healthy: ClassVar[str]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fedmed.data.datalist import UNLABELED, ImageWithMask, Video, list_entries, read_datalist
+from fedmed.data.datalist import UNLABELED, MaskEntry, Video, list_entries, read_datalist
 from fedmed.data.video.folder_source import FrameFolder
 from fedmed.data.video.frame_masks import picture
 from fedmed.errors import DataError
@@ -102,7 +102,7 @@ def _plan(site: SiteConfig) -> CorrectionPlan:
                 "frames show into the video's table"
             )
         return FrameCorrections(site, content)
-    if any(isinstance(entry, Mapping) and ImageWithMask().wrong(name, "", entry) for name, entry in listed):
+    if any(isinstance(entry, Mapping) and MaskEntry().wrong(name, "", entry) for name, entry in listed):
         raise DataError(
             f"{site.site}: the labels in {site.datalist} are names of classes, and what readers draw are masks. Write "
             f"an image's class into the datalist: move its entry from '{UNLABELED}' to '{TRAINING}' and add \"label\""
@@ -213,7 +213,7 @@ class FrameCorrections(CorrectionPlan):
 class VolumeCorrections(CorrectionPlan):
     """An entry names a scan and the file of its mask, which lies on the scan's grid."""
 
-    form = ImageWithMask()
+    form = MaskEntry()
     key = "label"
     unit = "ml"
     healthy = "a scan without disease"

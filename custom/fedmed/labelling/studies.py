@@ -19,6 +19,8 @@ from fedmed.settings.site import SiteConfig, load_file
 
 MAP = "studies.json"
 ANOTHER = "name another with --work"
+SITE_FILE = (".yaml", ".yml")
+LOCK = ".held"
 
 
 class WorkFolder(BaseModel):
@@ -129,10 +131,6 @@ def link_images(folder: Path, images: Mapping[str, Path]) -> None:
     for name, path in wanted.items():
         if not (folder / name).is_symlink():
             (folder / name).symlink_to(path)
-
-
-SITE_FILE = (".yaml", ".yml")
-LOCK = ".held"
 
 
 def read_site(path: Path) -> SiteConfig:

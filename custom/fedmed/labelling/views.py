@@ -26,6 +26,10 @@ SKIPPED = {"labels", CORRECTED}
 ENDINGS = {".nii.gz": ".nii.gz", ".nii": ".nii", ".png": ".png", ".jpg": ".jpg", ".jpeg": ".jpg"}
 DICOM = {".dcm": ".dcm", ".dicom": ".dcm"}  # images of their own where they are radiographs
 ENDINGS |= DICOM
+View = Callable[[Tensor], Tensor]
+DEFAULTS: dict[str, Any] = {"augmentation": "scale_shift", "shift_level": 0.1, "cutout_size": [20, 20, 3]}
+SUM_TOLERANCE = 1e-3  # half precision keeps three digits
+ONE_VOXEL = 1.0
 
 
 def site_images(site: SiteConfig, everything: bool) -> list[Path]:
@@ -100,12 +104,6 @@ def _walk(root: Path, pictures: bool) -> Iterator[Path]:
 def ending_of(name: str) -> str:
     """The ending in small letters if the file's name is that of an image, else nothing."""
     return next((ending for ending in ENDINGS if name.lower().endswith(ending)), "")
-
-
-View = Callable[[Tensor], Tensor]
-DEFAULTS: dict[str, Any] = {"augmentation": "scale_shift", "shift_level": 0.1, "cutout_size": [20, 20, 3]}
-SUM_TOLERANCE = 1e-3  # half precision keeps three digits
-ONE_VOXEL = 1.0
 
 
 def trained_augmentation(bundle: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from fedmed.errors import JobError
-from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, BesideModel
+from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, AuxiliaryValue
 from fedmed.methods.method import MEAN
 from fedmed.training.corrections.correction import Correction
 
@@ -16,6 +16,7 @@ UNIFORM = "fedmed.aggregation.weighted_mean.UniformWeighting"
 NOT_PLAIN = ("user_weights", "normalise", "clip_norm")
 NOT_PLAIN_RULE = ("weighting", "rule", "trim", *NOT_PLAIN)
 PLAIN = {"weighting": "uniform", "rule": "mean"}  # which may be said
+LOOKS = {"unsupervised": "training_images", "evaluate": "scored_images"}  # role -> overlay: at which images
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,9 @@ class Algorithm:
             )
         return self.rule(rule["args"])
 
-    def values(self) -> tuple[BesideModel, ...]:
+    def values(self) -> tuple[AuxiliaryValue, ...]:
         """What leaves a site beside the model on top of the method's."""
         return ()
-
-
-LOOKS = {"unsupervised": "training_images", "evaluate": "scored_images"}  # role -> overlay: at which images
 
 
 @dataclass(frozen=True)
@@ -110,12 +108,14 @@ class Adaptation(Algorithm):
             return (LOOKS[role], str(self.overlay))
         return (self.telling,) if role == "supervised" and self.telling else ()
 
-    def told(self, name: str, shape: str, tells: str) -> tuple[BesideModel, ...]:
-        """The value that sites with labels tell once, see :class:`BesideModel`."""
+    def told(self, name: str, shape: str, tells: str) -> tuple[AuxiliaryValue, ...]:
+        """The value that sites with labels tell once, see :class:`AuxiliaryValue`."""
         direction = (
             "of sites with labels, through the server to those without, without this site's name; the mean "
             "of all, where two or more do, stays with the run and goes into bundles that are exported of it"
         )
         to = self.adapting
-        made = BesideModel(name, shape, BEFORE_TRAINING, direction, tells, when=ONCE, sent_by="supervised", given_to=to)
+        made = AuxiliaryValue(
+            name, shape, BEFORE_TRAINING, direction, tells, when=ONCE, sent_by="supervised", given_to=to
+        )
         return (made,)

@@ -37,7 +37,7 @@ class Role:
 
 
 @dataclass(frozen=True)
-class BesideModel:
+class AuxiliaryValue:
     """A value that leaves a site beside the model, if the site's settings list it under ``allowed_extras``.
 
     Attributes:
@@ -88,7 +88,7 @@ class Exchanged:
     given_to: tuple[str, ...] = TRAINING_ROLES
 
     @classmethod
-    def of(cls, values: Sequence[BesideModel]) -> "Exchanged":
+    def of(cls, values: Sequence[AuxiliaryValue]) -> "Exchanged":
         """What a method says of those of its values that leave before training."""
         if not (told := [value for value in values if value.task == BEFORE_TRAINING]):
             return cls()

@@ -7,11 +7,13 @@ from typing import Any, ClassVar
 from torch import nn
 
 from fedmed.aggregation.sharing import FULL
-from fedmed.methods.declarations import EVALUATED, SUPERVISED, WITH_UPDATE, BesideModel, Exchanged, Role, Scalar
+from fedmed.methods.declarations import EVALUATED, SUPERVISED, WITH_UPDATE, AuxiliaryValue, Exchanged, Role, Scalar
 from fedmed.methods.guard import Guard
 from fedmed.training.corrections.correction import Correction
 
 MEAN = "fedmed.aggregation.weighted_mean.WeightedMean"
+ALL_SITES = "all"  # in place of one site: the mean of what all labelled sites release
+Buffers = str | Mapping[Any, str]  # one of the policies, or role -> policy
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Method:
         """Role -> what its sites do."""
         return {}
 
-    def values(self) -> tuple[BesideModel, ...]:
+    def values(self) -> tuple[AuxiliaryValue, ...]:
         """What leaves a site beside the model."""
         return ()
 
@@ -152,10 +154,6 @@ class Method:
 
 def _or(names: Mapping[str, Any]) -> str:
     return " or ".join(f"'{name}'" for name in names)
-
-
-ALL_SITES = "all"  # in place of one site: the mean of what all labelled sites release
-Buffers = str | Mapping[Any, str]  # one of the policies, or role -> policy
 
 
 def private_roles(group: str, overlays: tuple[str, ...] = ()) -> dict[str, Role]:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from fedmed.methods.algorithm import NOT_PLAIN, NOT_PLAIN_RULE, PLAIN, Algorithm
-from fedmed.methods.declarations import BEFORE_TRAINING, BesideModel, Role
+from fedmed.methods.declarations import BEFORE_TRAINING, AuxiliaryValue, Role
 from fedmed.methods.method import Method
 from fedmed.training.corrections.correction import Correction
 
@@ -63,7 +63,7 @@ class WithAlgorithm(Method):
         """Of both."""
         return (*self.method.corrections(network), *self.algorithm.corrections(network))
 
-    def values(self) -> tuple[BesideModel, ...]:
+    def values(self) -> tuple[AuxiliaryValue, ...]:
         """Of both."""
         return (*self.method.values(), *self.algorithm.values())
 

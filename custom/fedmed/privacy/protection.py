@@ -33,6 +33,11 @@ ORDERS = [
 ]
 LOCK_SECONDS = 60
 Spent = Sequence[tuple[float, int]]  # (noise multiplier, answers with it)
+log = logging.getLogger("fedmed.site")
+Facts = dict[str, Any]  # for the ledger
+Source = Callable[[int], bytes]  # how many bytes -> so many random ones
+_NORM_BLOCK = 16_384  # elements whose norm is taken at once, so that it does not depend on the number of threads
+_BLOCK = 1 << 20  # coordinates at once: 16 MiB of bits and numbers
 
 
 def epsilon(spent: Spent, delta: float) -> float:
@@ -128,13 +133,6 @@ class PrivacyAccount:
 def _sound(entry: dict[str, Any]) -> bool:
     noise, answers = entry["noise_multiplier"], entry["answers"]
     return 0 < noise < math.inf and type(answers) is int and answers >= 0
-
-
-log = logging.getLogger("fedmed.site")
-Facts = dict[str, Any]  # for the ledger
-Source = Callable[[int], bytes]  # how many bytes -> so many random ones
-_NORM_BLOCK = 16_384  # elements whose norm is taken at once, so that it does not depend on the number of threads
-_BLOCK = 1 << 20  # coordinates at once: 16 MiB of bits and numbers
 
 
 class Protection:

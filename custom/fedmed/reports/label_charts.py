@@ -20,6 +20,9 @@ ALL = "all frames"
 FEW, LETTERS = 8, 13  # columns whose names have room for words below one another, and letters of a line of them
 BARS = (("precision", LIGHT[0]), ("recall", LIGHT[1]), ("F1", LIGHT[2]))
 Counts = Mapping[str, LabelCounts]
+CELL = (0.46, 0.34)  # inches of a table of counts: width and height of a cell
+BESIDE = 0.75  # inches between two tables, for the numbers of phases
+CHIP: dict[str, Any] = {"color": PAPER, "fontsize": 8.5, "fontweight": "bold", "ha": "center", "va": "center"}
 
 
 def counts_of(run: Run) -> tuple[list[str], dict[str, LabelCounts]]:
@@ -91,11 +94,6 @@ def label_bars(labels: Sequence[str], counts: Counts, what: str) -> Figure:
     axes.grid(visible=False, axis="x")
     figure.legend(loc="outside upper right", ncols=3, frameon=False)
     return figure
-
-
-CELL = (0.46, 0.34)  # inches of a table of counts: width and height of a cell
-BESIDE = 0.75  # inches between two tables, for the numbers of phases
-CHIP: dict[str, Any] = {"color": PAPER, "fontsize": 8.5, "fontweight": "bold", "ha": "center", "va": "center"}
 
 
 def phase_colours(phases: Sequence[str]) -> dict[str, str]:

@@ -26,6 +26,17 @@ from fedmed.reports.words import NOTHING, duration, fixed
 
 SCORE = "score"  # its key in a site's lines, and its name until the run's records name another
 SERVER = "server"  # which has progress as a site has, where it trains too
+TASKS = {
+    "train": "training",
+    "validate": "validating",
+    "evaluate": "evaluating",
+    "release": "releasing",
+    "metadata": "summarising",
+}
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+# The last line of a traceback, and a line of NVFlare's log: "time - name - ERROR - message".
+EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|RoundFailed|UpdateRefused|Aborted): (?P<what>.+)")
+LOGGED = re.compile(r"(?:^| - )(?:ERROR|CRITICAL) - (?P<what>.+)")
 
 
 @dataclass
@@ -121,19 +132,6 @@ class LiveState:
             return max(0.0, remaining * typical - spent) if remaining > 0 else 0.0
         share = fmean([s.step / s.steps for name, s in self.sites.items() if s.steps and name != SERVER] or [0.0])
         return (now - self.started) * (self.total_rounds / share - 1) if share > 0.1 and self.total_rounds else None
-
-
-TASKS = {
-    "train": "training",
-    "validate": "validating",
-    "evaluate": "evaluating",
-    "release": "releasing",
-    "metadata": "summarising",
-}
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
-# The last line of a traceback, and a line of NVFlare's log: "time - name - ERROR - message".
-EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|RoundFailed|UpdateRefused|Aborted): (?P<what>.+)")
-LOGGED = re.compile(r"(?:^| - )(?:ERROR|CRITICAL) - (?P<what>.+)")
 
 
 class Follower:

@@ -16,6 +16,7 @@ from fedmed.files import read_json
 from fedmed.plain_text import every_text, in_terminal
 
 DAMAGED = "the run is damaged, start it again"
+Numbers = dict[str, dict[str, float | None]]
 
 
 def number(value: Any) -> float | None:
@@ -86,9 +87,6 @@ def column(table: pd.DataFrame, name: str) -> np.ndarray:
         raise FedMedError(f"the column {name} is missing in cases.csv; evaluate the site again")
     values = pd.to_numeric(table[name], errors="coerce").to_numpy(float)
     return np.where(np.isfinite(values), values, np.nan)
-
-
-Numbers = dict[str, dict[str, float | None]]
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,12 @@ from fedmed.reports.training_scalars import reported
 from fedmed.reports.words import NOTHING, count, fixed, join, mean_of, model_after
 from fedmed.training.metrics import APART
 
+ISLANDS = (
+    f"Distant islands ({APART:g} mm or more from all that is true), a few of which make HD95 large where Dice is high"
+)
+VOLUMES = "Volume, predicted less true, mean of the test scans"
+NAMED = 3  # scans with distant islands that are named, of a site
+
 
 class ScoredReport(RunReport):
     """A run whose sites are asked for a score; what its pictures and its table hold is for a subclass to say.
@@ -149,13 +155,6 @@ def _tested_groups(run: Run) -> list[str]:
             known = [f"({count(cases, 'case')})"] if cases else []
             parts.append(" ".join([f"{mean:.2f} at the {group}", *sorted(borrowed), *known]))
     return parts
-
-
-ISLANDS = (
-    f"Distant islands ({APART:g} mm or more from all that is true), a few of which make HD95 large where Dice is high"
-)
-VOLUMES = "Volume, predicted less true, mean of the test scans"
-NAMED = 3  # scans with distant islands that are named, of a site
 
 
 class SegmentationReport(ScoredReport):

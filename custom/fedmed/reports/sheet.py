@@ -21,6 +21,8 @@ from fedmed.plain_text import in_markup, in_terminal
 from fedmed.reports import palette
 from fedmed.reports.palette import INK, LIGHT
 
+SLANTED: dict[str, Any] = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"}  # names below a table
+
 
 @dataclass(frozen=True)
 class SheetTable:
@@ -133,6 +135,3 @@ def draw_counts(axes: Axes, counts: np.ndarray, colour: str = LIGHT[0]) -> None:
     """Counts (C, C) of a true class (rows) that were called one (columns), coloured by their share of the row."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     draw_cells(axes, [[str(n) for n in row] for row in counts], shares, np.eye(len(counts)), colour)
-
-
-SLANTED: dict[str, Any] = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"}  # names below a table

@@ -24,6 +24,10 @@ from fedmed.reports.timelines import read_phases, ribbons
 from fedmed.training.kept_features import FEATURES_FILE
 
 EVALUATION = "evaluation"
+MODELS = {"evaluation_first": "before training", "evaluation": "selected model"}  # folders, oldest first
+KEYS = ("points", "explained", "phases", "videos", "classes")
+HIGH = 2.75  # inches of a panel
+STRIP = 0.05  # of a matrix: the band with the phases beside it
 
 
 def tested_site(folder: Path, name: str | None, title: str) -> Site:
@@ -78,12 +82,6 @@ def write_pictures(draw: Callable[[], Mapping[str, Figure]], out: Path, dots: in
         except OSError as error:
             raise FedMedError(f"cannot write pictures to {out}: {error}; choose another folder with --out") from error
     return list(figures)
-
-
-MODELS = {"evaluation_first": "before training", "evaluation": "selected model"}  # folders, oldest first
-KEYS = ("points", "explained", "phases", "videos", "classes")
-HIGH = 2.75  # inches of a panel
-STRIP = 0.05  # of a matrix: the band with the phases beside it
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,9 @@ from fedmed.reports.run_files import read_arrays
 SAME = 1e-6  # seconds
 PLAIN = 1.5  # times the usual step, beyond which there is a gap between two rows
 PITCH, GAP = 0.76, 0.04  # of a row: the share that bars take, and what stays free below each of them
+LABELS = ("times", "truth", "probabilities", "classes", "threshold", "f1", "case")
+PHASES = ("times", "truth", "called", "classes", "f1", "case")
+ROOM = 0.03  # of a ribbon: a stretch that is longer has room for the number of its phase
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,6 @@ def draw_ribbons(
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(visible=False)
-
-
-LABELS = ("times", "truth", "probabilities", "classes", "threshold", "f1", "case")
-PHASES = ("times", "truth", "called", "classes", "f1", "case")
-ROOM = 0.03  # of a ribbon: a stretch that is longer has room for the number of its phase
 
 
 @dataclass(frozen=True)

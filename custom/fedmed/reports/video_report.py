@@ -25,6 +25,8 @@ from fedmed.reports.words import NOTHING, fixed, join
 from fedmed.training.label_counts import LabelCounts
 from fedmed.training.video_recorder import PROBABILITY, TRUTH
 
+WIDE = ("precision", "recall")  # columns for which a terminal has no room
+
 
 class VideoReport(ScoredReport):
     """A run whose videos each have a score.
@@ -79,9 +81,6 @@ class VideoReport(ScoredReport):
         for place in np.argsort(-column(site.cases, score), kind="stable").tolist():
             case, cells = site.cases.iloc[place], {head: fixed(number(float(of[place]))) for head, of in scores.items()}
             yield site.name, case["case"], case.get("n_frames", NOTHING), cells
-
-
-WIDE = ("precision", "recall")  # columns for which a terminal has no room
 
 
 class PhasesReport(VideoReport):

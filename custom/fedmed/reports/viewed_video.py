@@ -27,6 +27,8 @@ from fedmed.training.video_recorder import PROBABILITY, TRUTH
 
 ANY = range(256)  # values of a mask
 COVER = 0.45  # opacity of a mask that a model called
+KNOWN, CALLED, MASKS = "truth", "prediction", "masks"
+IMAGE, ERROR = "image", "error"  # columns of a bundle's table: the file, and why it could not be read
 
 
 @dataclass(frozen=True)
@@ -131,10 +133,6 @@ def _covered(image: Frame, mask: NDArray[np.uint8] | None) -> tuple[Frame, list[
         own = mask == value
         image[own] = (1 - COVER) * image[own] + COVER * 255 * np.array(to_rgb(outline_colour(value)))
     return image, values
-
-
-KNOWN, CALLED, MASKS = "truth", "prediction", "masks"
-IMAGE, ERROR = "image", "error"  # columns of a bundle's table: the file, and why it could not be read
 
 
 @dataclass(frozen=True)

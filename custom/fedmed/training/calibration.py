@@ -18,6 +18,11 @@ from fedmed.data.listed_images import plain
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.label_counts import probabilities
 
+log = logging.getLogger("fedmed.site")
+METRIC = "val_temperature"
+COLDEST, HOTTEST = 0.05, 20.0
+MIN_CASES = 10
+
 
 class Collected(EpochOutputStore):
     """Logits and labels of all cases of an evaluator's run, on the CPU, in the order in which they came.
@@ -73,13 +78,6 @@ def _logits_and_labels(output: Any) -> tuple[Tensor, Tensor]:
             f"classification: logits {tuple(logits.shape)} and labels {tuple(labels.shape)}; use (B, C) and (B,)"
         )
     return logits.detach().cpu().float(), labels.cpu().long()
-
-
-log = logging.getLogger("fedmed.site")
-
-METRIC = "val_temperature"
-COLDEST, HOTTEST = 0.05, 20.0
-MIN_CASES = 10
 
 
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:

@@ -22,6 +22,9 @@ from fedmed.files import write_atomically
 from fedmed.plain_text import in_csv
 from fedmed.training.metrics import hard_dice, hausdorff95, islands
 
+COLUMNS = ("case", "dice", "hd95", "truth_ml", "prediction_ml", "islands", "islands_ml")
+UNSCORED = "unscored_"  # how the names of pictures begin whose cases nobody has marked
+
 
 def require_all(seen: int, named: int, truth: str) -> None:
     """Raise DataError unless every named case was seen, at least one; ``truth``: what a case needs for its score."""
@@ -91,10 +94,6 @@ def _write(folder: Path, files: Mapping[str, Callable[[BinaryIO], object]]) -> N
         raise DataError(
             f"{folder}: the evaluation cannot be written ({error}); free space or correct its permissions"
         ) from error
-
-
-COLUMNS = ("case", "dice", "hd95", "truth_ml", "prediction_ml", "islands", "islands_ml")
-UNSCORED = "unscored_"  # how the names of pictures begin whose cases nobody has marked
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from fedmed.errors import FedMedError
 from fedmed.training.video_frames import SeenVideo
 
 FEATURES_FILE = "features"  # of the folder of an evaluation, with .npz
+GATES_FILE = "gates"  # of the folder of an evaluation, with .npz
 
 
 class KeptFeatures:
@@ -130,9 +131,6 @@ def cosines(first: ArrayLike, second: ArrayLike) -> NDArray[np.float32]:
         torch.nn.functional.normalize(one, dim=1, eps=1e-8) @ torch.nn.functional.normalize(other, dim=1, eps=1e-8).T
     )
     return found.float().numpy()
-
-
-GATES_FILE = "gates"  # of the folder of an evaluation, with .npz
 
 
 class KeptGates:

@@ -16,6 +16,10 @@ from fedmed.training.metrics import f1_scores, precision_scores, recall_scores
 
 COUNTED = ("tp", "fp", "fn")  # and, with the name of a label, what a site sends: tp_grasper
 Counts = NDArray[np.int64]
+RARE = 0.01  # share of images below which a class counts as not called
+CLEARLY = 0.05  # rise of the mean entropy, of the largest that there is, from which on a model is less sure
+TINY = 1e-12
+TOLERANCE = 1e-3  # of a sum of probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,12 +182,6 @@ class Confusion:
 def cell(true: str, called: str) -> str:
     """Name of a count that a site sends; names of classes have no ``>``."""
     return f"frames_{true}>{called}"
-
-
-RARE = 0.01  # share of images below which a class counts as not called
-CLEARLY = 0.05  # rise of the mean entropy, of the largest that there is, from which on a model is less sure
-TINY = 1e-12
-TOLERANCE = 1e-3  # of a sum of probabilities
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ OVERLAPS, DISTANCES = ("dice", "iou"), ("hd95", "assd")
 SCORES = (*OVERLAPS, *DISTANCES)
 POOLED = [PERCENTILE["pooled"], MEAN["pooled"]]  # of DISTANCES
 Scores = NDArray[np.float64]
+WHOLE = "foreground"  # name of all classes as one
+FAR = 0.1  # of the frame's diagonal: what is called so far from all that is true is a distant island
 
 
 def class_scores(truth: NDArray[np.uint8], called: NDArray[np.uint8], classes: int, distances: bool = True) -> Scores:
@@ -65,10 +67,6 @@ def frame_scores(of_classes: Scores) -> Scores:
 def known_means(values: Scores, axis: int) -> Scores:
     """Means of what is a number along an axis; NaN where nothing is."""
     return np.apply_along_axis(macro, axis, values)
-
-
-WHOLE = "foreground"  # name of all classes as one
-FAR = 0.1  # of the frame's diagonal: what is called so far from all that is true is a distant island
 
 
 class SeenFrame(NamedTuple):

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from fedmed.errors import FedMedError
 
+APART = 10.0  # mm, from which on a part of a prediction is an island
+Reduce = Callable[[np.ndarray, np.ndarray], float]
+
 
 def hard_dice(prediction: Tensor, truth: Tensor) -> float:
     """``2 |A ∩ B| / (|A| + |B|)`` of two bool masks of one shape: 1 when both are empty, 0 when one is.
@@ -63,8 +66,6 @@ def _shares(part: np.ndarray, whole: np.ndarray, absent: str) -> np.ndarray:
     return np.divide(part, whole, out=np.full_like(whole, empty), where=whole > 0)
 
 
-APART = 10.0  # mm, from which on a part of a prediction is an island
-Reduce = Callable[[np.ndarray, np.ndarray], float]
 PERCENTILE: Mapping[str, Reduce] = {
     "pooled": lambda there, back: np.percentile(np.concatenate([there, back]), 95),
     "max_directed": lambda there, back: max(np.percentile(there, 95), np.percentile(back, 95)),

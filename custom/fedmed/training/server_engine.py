@@ -106,7 +106,7 @@ def on_cpu(value: Any) -> Any:
     return [on_cpu(each) for each in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
-class LoadedAhead:
+class Prefetched:
     """The same list of batches, however often it is gone over; while one is used, a thread loads the next.
 
     Args:
@@ -127,7 +127,7 @@ class LoadedAhead:
         self._next = self._pool.submit(next, self._coming, None)
         self._whole = False
 
-    def __enter__(self) -> "LoadedAhead":
+    def __enter__(self) -> "Prefetched":
         return self
 
     def __exit__(self, *_: Any) -> None:

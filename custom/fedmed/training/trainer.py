@@ -17,6 +17,8 @@ from torch.utils.hooks import RemovableHandle
 from fedmed.data.listed_images import plain
 from fedmed.errors import Aborted, DataError, FedMedError, JobError, StateError
 
+GPU_INTERVAL = 10  # iterations between two looks at a loss that lies on a GPU; each look waits for the GPU
+
 
 class OneCycle(OneCycleLR):
     """One cycle over all steps of a training."""
@@ -113,9 +115,6 @@ def scaled_learning_rate(optimizer: Optimizer, factor: float) -> Iterator[None]:
     finally:
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
-
-
-GPU_INTERVAL = 10  # iterations between two looks at a loss that lies on a GPU; each look waits for the GPU
 
 
 class AbortHandler:

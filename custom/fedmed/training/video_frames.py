@@ -15,6 +15,8 @@ from fedmed.data.video.clips import unit_float
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.label_counts import macro
 
+Read = Callable[[Tensor, Tensor], Sequence[Tensor]]
+
 
 class StackedFrames:
     """``prepare_batch`` of an engine: the frames of a clip become channels of one image, and may be changed first.
@@ -81,9 +83,6 @@ class ClipBatches:
         """Return images (B · k, 3, H, W) float32 in [0, 1] of clips (B, k, 3, H, W), and no labels."""
         clips = batch["image"].to(device, non_blocking=non_blocking)
         return (unit_float(clips) if self.views is None else self.views(clips)).flatten(0, 1), None
-
-
-Read = Callable[[Tensor, Tensor], Sequence[Tensor]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,8 @@ from fedmed.training.label_counts import COUNTED, Confusion, LabelCounts, averag
 from fedmed.training.video_frames import SeenVideo, VideoFrames, VideoMean
 
 TRUTH, PROBABILITY = "true_", "p_"  # before the name of a label, of columns of tables of frames
+log = logging.getLogger("fedmed.site")
+THRESHOLD = 0.5
 
 
 class Recorded(NamedTuple):
@@ -241,11 +243,6 @@ def confusion_of(video: SeenVideo) -> Confusion:
     """Of what :func:`logits_and_phases` read; the phase with the highest logit is called."""
     logits, truth = video.parts[:2]
     return Confusion.of(truth.numpy(), logits.argmax(dim=1).numpy(), logits.shape[1])
-
-
-log = logging.getLogger("fedmed.site")
-
-THRESHOLD = 0.5
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from ignite.engine import Engine
 
-from fedmed.methods.declarations import BEFORE_TRAINING, FROM_A_ROUND, ONCE, WITH_UPDATE, BesideModel, Role
+from fedmed.methods.declarations import BEFORE_TRAINING, FROM_A_ROUND, ONCE, WITH_UPDATE, AuxiliaryValue, Role
 from fedmed.methods.method import MEAN, Method
 from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
 from fedmed.training.trainer import StatefulTrainer
@@ -29,8 +29,10 @@ class Exchanging(Method):
     def values(self):
         when = {"when": ONCE if self.once else FROM_A_ROUND, "round": self.from_round}
         names = () if self.from_round is None else self.names
-        early = [BesideModel(name, "numbers", BEFORE_TRAINING, "to the others", "Nothing.", **when) for name in names]
-        return (*early, BesideModel("rsa", "one number", WITH_UPDATE, "to the server", "How much it moved."))
+        early = [
+            AuxiliaryValue(name, "numbers", BEFORE_TRAINING, "to the others", "Nothing.", **when) for name in names
+        ]
+        return (*early, AuxiliaryValue("rsa", "one number", WITH_UPDATE, "to the server", "How much it moved."))
 
     def rule(self):
         return {"path": MEAN, "args": {"weighting": {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}}}

@@ -14,6 +14,9 @@ BINS = 100  # of intensities 0 to 1
 SAMPLES = 200_000  # voxels of an image that are looked at, evenly spread
 GAMMAS = torch.logspace(-1, 1, 81, base=2.5)  # 0.4 to 2.5, each 2.3 % above the one before
 OUTSIDE = 1e-3  # beyond 0 and 1, by rounding
+REFERENCES, SITES = "references", "sites"  # keys, of an export's metadata and within
+FEWEST = 2  # sites: of one alone the mean would be its own values
+FORMS = {INTENSITIES: (BINS,), COLOURS: (9,)}
 
 
 def histogram(images: Iterable[Tensor]) -> Tensor:
@@ -66,11 +69,6 @@ def matching_gamma(own: Tensor, wanted: Tensor) -> float:
         common.append(float(torch.minimum(moved, wanted.double()).sum()))
     best = max(range(len(common)), key=common.__getitem__)  # of equals the first, 1
     return 1.0 if best == 0 else float(GAMMAS[best - 1])
-
-
-REFERENCES, SITES = "references", "sites"  # keys, of an export's metadata and within
-FEWEST = 2  # sites: of one alone the mean would be its own values
-FORMS = {INTENSITIES: (BINS,), COLOURS: (9,)}
 
 
 def mean_values(values: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

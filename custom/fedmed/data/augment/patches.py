@@ -10,6 +10,10 @@ from torch import Tensor
 from fedmed.errors import FedMedError
 from fedmed.seeds import derive_seed
 
+CUTOUT_BOXES = {"1": 1, "2": 5}  # Cutout_1 and Cutout_2: the number names the variant, not how many boxes it has
+KNOWN = ("identity", "scale_shift", "gauss_<variance>", "cutout_1", "cutout_2", "fix_<level>")
+_NAME = re.compile(r"(identity|scale_shift)|(cutout)_([12])|(gauss|fix)_([^_]+)")
+
 
 class Augment:
     """Base of augmentations; by itself the identity.
@@ -188,11 +192,6 @@ class Cutout(Augment):
             along = (voxel >= starts) & (voxel < starts + box)  # (B, boxes, length)
             inside = inside & along.view(*along.shape[:2], *[-1 if i == axis else 1 for i in range(len(lengths))])
         return inside.any(dim=1)
-
-
-CUTOUT_BOXES = {"1": 1, "2": 5}  # Cutout_1 and Cutout_2: the number names the variant, not how many boxes it has
-KNOWN = ("identity", "scale_shift", "gauss_<variance>", "cutout_1", "cutout_2", "fix_<level>")
-_NAME = re.compile(r"(identity|scale_shift)|(cutout)_([12])|(gauss|fix)_([^_]+)")
 
 
 def build_augment(

@@ -18,6 +18,8 @@ from torch import Tensor
 from fedmed.data.augment.patches import Augment
 from fedmed.errors import DataError, FedMedError
 
+HIGHEST = 30  # magnitudes run from 0 to it
+
 
 class XrayViews:
     """Random resized crop, horizontal flip, small rotation, and change of brightness and contrast.
@@ -173,9 +175,6 @@ class ClaheViewsd(RandomizableTransform, MapTransform):
             else:
                 view[:] = plain
         return torch.from_numpy(made)
-
-
-HIGHEST = 30  # magnitudes run from 0 to it
 
 
 class RandAugment(Augment):

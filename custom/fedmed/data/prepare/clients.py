@@ -21,6 +21,9 @@ from fedmed.errors import DataError
 from fedmed.site_names import name_fault
 from fedmed.yaml_limits import load_limited
 
+GROUPS = ("large", "intermediate", "small")  # CHO1, CHO2, CHO3 of the thesis
+FRAMES, SIDE = 24, 256  # looked at of each video, and the height and width to which they are scaled
+
 
 @dataclass(frozen=True)
 class SiteRecordings:
@@ -113,10 +116,6 @@ def require_tests(
                 f"the client '{client.site}' ({client.about}) has {drawn} patients, and with --split "
                 f"{' '.join(map(str, fractions))} no test list; give another split, or divide the videos otherwise"
             )
-
-
-GROUPS = ("large", "intermediate", "small")  # CHO1, CHO2, CHO3 of the thesis
-FRAMES, SIDE = 24, 256  # looked at of each video, and the height and width to which they are scaled
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,13 @@ from fedmed.files import close_tree
 
 DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
 SIGNATURES = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG"}
+VOLUMES = (".seg.nrrd", ".nrrd", ".nhdr", ".mha", ".mhd", ".nii.gz", ".nii", ".hdr", ".img", ".mgz", ".mgh", ".gipl")
+LEFT = "Not read"  # heading of the report
+PACKED = (".zip", ".tar.gz", ".tar", ".tgz", ".7z", ".rar", ".gz", ".bz2", ".xz")
+LONG = (*VOLUMES, *PACKED)  # of two endings that fit the longer one stands first
+DATALIST = "datalist.json"
+REPORT = "prepare_report"
+PREPARED = "prepared"  # images that were converted, linked or copied
 
 
 def existing(folder: Path, what: str) -> Path:
@@ -85,12 +92,6 @@ def readable_kind(path: Path) -> str | None:
         return None
 
 
-VOLUMES = (".seg.nrrd", ".nrrd", ".nhdr", ".mha", ".mhd", ".nii.gz", ".nii", ".hdr", ".img", ".mgz", ".mgh", ".gipl")
-LEFT = "Not read"  # heading of the report
-PACKED = (".zip", ".tar.gz", ".tar", ".tgz", ".7z", ".rar", ".gz", ".bz2", ".xz")
-LONG = (*VOLUMES, *PACKED)  # of two endings that fit the longer one stands first
-
-
 def files_left(folders: Iterable[Path], read: Collection[Path], skip: Collection[Path] = ()) -> list[str]:
     """One line for each kind of file that is below ``folders`` and not read: number, ending, the first of them, remedy.
 
@@ -141,11 +142,6 @@ def _line(kind: str, paths: list[Path]) -> str:
     if kind in VOLUMES:
         return f"{shown}: images and masks of this format are not read; save them as .nii.gz (3D Slicer does)"
     return f"{shown}: packed; unpack them if they belong to the data" if kind in PACKED else shown
-
-
-DATALIST = "datalist.json"
-REPORT = "prepare_report"
-PREPARED = "prepared"  # images that were converted, linked or copied
 
 
 @contextmanager

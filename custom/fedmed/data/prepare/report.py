@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from fedmed.data.datalist import ImageAlone
+from fedmed.data.datalist import UnlabelledEntry
 from fedmed.data.prepare.case import Checked
 from fedmed.errors import DataError
 from fedmed.plain_text import as_code, in_csv, in_markdown
@@ -31,7 +31,7 @@ class Prepared:
     rows: Rows  # one for each list that has cases
     sections: Mapping[str, Sequence[str]]  # after the table: heading → lines, possibly none
     classes: Sequence[str] | None = None  # of X-rays; None where labels are masks
-    form: ImageAlone | None = None  # of an entry, where it names something else than an image
+    form: UnlabelledEntry | None = None  # of an entry, where it names something else than an image
     first: Sequence[str] = ()  # what stands on top: a score may be too good, or nearly nothing was read
 
 

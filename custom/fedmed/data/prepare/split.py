@@ -12,6 +12,8 @@ from fedmed.errors import DataError
 from fedmed.seeds import derive_seed
 
 ROLES = ("labelled", "unlabelled")
+MANY = 10  # images a prefix: more are a ward, a class or a year, and no patient
+COUNTED = r"(?:scan|visit|part|series|ser|view|img|image|im|frontal|lateral|lat|pa|ap|pre|post|day|t|v)[-_]?\d*"
 
 
 def divides(fractions: Sequence[float]) -> bool:
@@ -143,10 +145,6 @@ def _stratified(cases: Sequence[Checked], fractions: Sequence[float], seed: int)
     for label in sorted(strata):
         split |= split_patients(strata[label], fractions, seed)
     return split
-
-
-MANY = 10  # images a prefix: more are a ward, a class or a year, and no patient
-COUNTED = r"(?:scan|visit|part|series|ser|view|img|image|im|frontal|lateral|lat|pa|ap|pre|post|day|t|v)[-_]?\d*"
 
 
 def unite_patients(cases: Sequence[Checked]) -> list[str]:

@@ -12,6 +12,11 @@ NOT_BINARY = "mask has values other than 0 and 1"
 SCALES = (1, 100, 255)  # what a soft mask's inside may be called: a probability, percent, or a picture's white
 MOST_LABELS = 10  # whole numbers of a mask that are named one by one
 SCAN = -100  # values below this are no mask's
+LOWEST_PEAK = -500.0  # HU; the brightest voxel of a scan with tissue in it is above this
+HIGHEST_PEAK = 40000.0  # HU; extended CT scales end at about 30 000
+NORMALISED = 10.0  # HU on both sides of 0; air and bone are far beyond
+LEAST_AIR = -200.0  # HU; a chest has air in it and around it
+GRID_TOLERANCE = 0.1  # mm between corners of mask and image, as in CheckCased: what is accepted here can be trained on
 
 
 @dataclass(frozen=True)
@@ -104,13 +109,6 @@ def parse_values(text: str | None) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(",")) if text else ()
     except ValueError as error:
         raise DataError(f"--mask-value '{text}' must be numbers, such as 255 or 1,2") from error
-
-
-LOWEST_PEAK = -500.0  # HU; the brightest voxel of a scan with tissue in it is above this
-HIGHEST_PEAK = 40000.0  # HU; extended CT scales end at about 30 000
-NORMALISED = 10.0  # HU on both sides of 0; air and bone are far beyond
-LEAST_AIR = -200.0  # HU; a chest has air in it and around it
-GRID_TOLERANCE = 0.1  # mm between corners of mask and image, as in CheckCased: what is accepted here can be trained on
 
 
 def geometry_faults(

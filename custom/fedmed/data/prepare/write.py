@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from fedmed.data.datalist import LABEL_KEYS, UNLABELED, ImageAlone, load_datalist
+from fedmed.data.datalist import LABEL_KEYS, UNLABELED, UnlabelledEntry, load_datalist
 from fedmed.data.image_size import UNREADABLE, nifti_header
 from fedmed.data.prepare.case import Checked
 from fedmed.data.prepare.folder import DATALIST, PREPARED, REPORT, publish, visible_files
@@ -25,6 +25,12 @@ workers: 0       # processes that load images
 amp: false       # mixed precision, GPU only
 # cache_dir: /fast/disk/fedmed-cache   # preprocessed cases, readable by the owner only
 """
+# Name of a folder → the file that lies beside it, and what wrote both.
+WRITTEN = {
+    PREPARED: (f"{REPORT}.csv", "an earlier preparation"),
+    **dict.fromkeys(("heat_maps", "overlays", "ribbons", "timelines"), ("predictions.csv", "an earlier inference")),
+    "labels": ("datastore_v2.json", "MONAI Label"),
+}
 
 
 def write_site(prepared: Prepared, staging: Path, site: str, settings: Mapping[str, object]) -> None:
@@ -36,7 +42,7 @@ def write_site(prepared: Prepared, staging: Path, site: str, settings: Mapping[s
 
 
 def require_readable(
-    datalist: Path, data_root: Path, classes: Sequence[str] | None = None, form: ImageAlone | None = None
+    datalist: Path, data_root: Path, classes: Sequence[str] | None = None, form: UnlabelledEntry | None = None
 ) -> None:
     """Read a written datalist as training does, which raises DataError for what it does not accept."""
     for name in LISTS:
@@ -82,14 +88,6 @@ def write_site_yaml(path: Path, site: str, data_root: Path, datalist: Path) -> N
     facts = {"site": site, "data_root": str(data_root), "datalist": str(datalist)}
     body = yaml.safe_dump(facts, sort_keys=False, allow_unicode=True, width=10_000)
     path.write_text(YAML_HEAD.format(site=site) + body + YAML_TAIL, encoding="utf-8")
-
-
-# Name of a folder → the file that lies beside it, and what wrote both.
-WRITTEN = {
-    PREPARED: (f"{REPORT}.csv", "an earlier preparation"),
-    **dict.fromkeys(("heat_maps", "overlays", "ribbons", "timelines"), ("predictions.csv", "an earlier inference")),
-    "labels": ("datastore_v2.json", "MONAI Label"),
-}
 
 
 def own_folders(folder: Path, skip: Collection[Path] = ()) -> dict[Path, str]:

@@ -11,6 +11,10 @@ from fedmed.data.tables import OF_IMAGES, csv_errors, table_lines
 from fedmed.errors import DataError
 
 COLUMNS = ("file", "label", "patient", "view")
+NOTHING = {"nan", "null", "n/a", "#n/a", "<na>"}  # what programs write for an empty cell, in small letters
+FINDING = {"1": "positive", "1.0": "positive", "0": "negative", "0.0": "negative", "-1": "-1", "-1.0": "-1"}  # CheXpert
+DROP, UNCERTAIN = "drop", ("drop", "negative", "positive")  # of --uncertain
+SEPARATORS = "|;,"
 
 
 @dataclass(frozen=True)
@@ -93,12 +97,6 @@ def merge_labels(rows: Mapping[str, Row], merged: Mapping[str, str], path: Path 
                 f"--merge names the label '{old}', but {path or 'no table'} has {', '.join(labels) or 'none'}"
             )
     return {file: replace(row, label=merged.get(row.label, row.label)) for file, row in rows.items()}
-
-
-NOTHING = {"nan", "null", "n/a", "#n/a", "<na>"}  # what programs write for an empty cell, in small letters
-FINDING = {"1": "positive", "1.0": "positive", "0": "negative", "0.0": "negative", "-1": "-1", "-1.0": "-1"}  # CheXpert
-DROP, UNCERTAIN = "drop", ("drop", "negative", "positive")  # of --uncertain
-SEPARATORS = "|;,"
 
 
 def settle_labels(

@@ -22,6 +22,9 @@ PREVIEW = 16  # a stream of so many times fewer pixels than another is its previ
 # Formats of FFmpeg that are not recordings: text as a picture, lists of other files or addresses, single pictures.
 NOT_VIDEOS = {"tty", "hls", "concat", "dash", "sdp", "rtsp", "image2", "lavfi"}
 _LARGEST = {"max_pixels": str(FRAME_PIXELS)}  # the size may change midway
+SHORTFALL, FRAMES_SHORT = 0.5, 2  # seconds or mean frames by which the last packet may end before what the file states
+NEAR = 10.0  # seconds that are sooner decoded than skipped
+TICKS = 12800  # a second, of frames at times of their own
 
 
 @contextmanager
@@ -117,10 +120,6 @@ def _recording(streams: Iterable[Any]) -> Any:
 def _pixels(stream: Any) -> float:
     """Of a frame. One that cannot be decoded states none; it may be the recording, and is refused then."""
     return stream.codec_context.width * stream.codec_context.height if stream.codec_context else math.inf
-
-
-SHORTFALL, FRAMES_SHORT = 0.5, 2  # seconds or mean frames by which the last packet may end before what the file states
-NEAR = 10.0  # seconds that are sooner decoded than skipped
 
 
 class VideoFile:
@@ -251,9 +250,6 @@ class VideoFile:
 
 def _when(packet: Any) -> str:
     return "at an unknown time" if packet.pts is None else f"at about {float(packet.pts * packet.time_base):.3f} s"
-
-
-TICKS = 12800  # a second, of frames at times of their own
 
 
 def write_movie(

@@ -17,6 +17,7 @@ from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError, first_line
 
 ROUNDING = 0.001  # seconds: names hold whole milliseconds
+USUAL = (1.0, 2.0, 5.0, 10.0, 15.0, 25.0, 30.0, 50.0, 60.0)  # frames a second that are proposed
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,6 @@ def _shown(video: StoredVideo) -> float:
 def _nearest(low: float, high: float, count: int) -> NDArray[np.int64]:
     """The pixels from ``low`` to ``high`` that lie nearest to the centres of ``count`` equal parts."""
     return (low + (np.arange(count) + 0.5) * (high - low) / count).astype(np.int64)
-
-
-USUAL = (1.0, 2.0, 5.0, 10.0, 15.0, 25.0, 30.0, 50.0, 60.0)  # frames a second that are proposed
 
 
 def used_masks(masks: FrameMasks, video: StoredVideo, rate: float | None) -> int:

@@ -13,6 +13,20 @@ from fedmed.errors import DataError
 
 SAME = 1e-6  # seconds: times that are nearer are one time; of rates: shares that are nearer
 NEARLY = 0.005  # of a rate: 29.97 for 30 is 0.1 %
+Frame = NDArray[np.uint8]
+BORDER_LEVEL, BORDER_SHARE, LEAST_SIDE = 24, 0.05, 0.25
+WHITE_LEVEL, WHITE_SHARE = 230, 0.5
+DARK_LEVEL, DARK_SHARE = 40, 0.05
+TISSUE_RATIO, TISSUE_SHARE = 1.15, 0.1
+JUDGED_SIDE = 64
+WORDS = {
+    "white": f"more than {WHITE_SHARE:.0%} of the pixels have all channels above {WHITE_LEVEL} of 255",
+    "dark": f"less than {DARK_SHARE:.0%} of the pixels have a channel of at least {DARK_LEVEL} of 255",
+    "out_of_body": f"of the pixels that are not dark less than {TISSUE_SHARE:.0%} are reddish",
+}
+VERSION = 1  # to be raised when the same settings give other frames
+DAMAGE = ("refuse", "count")
+RATE_KEY = "'frame_rate' of a bundle's configuration"
 
 
 @dataclass(frozen=True)
@@ -48,15 +62,6 @@ def frame_grid(source: float | None, rate: float) -> FrameGrid:
     if not steps or not SAME < abs(source / rate / steps - 1) <= NEARLY:
         return FrameGrid(rate)
     return FrameGrid(source / steps, 0.5 / source, steps)
-
-
-Frame = NDArray[np.uint8]
-
-BORDER_LEVEL, BORDER_SHARE, LEAST_SIDE = 24, 0.05, 0.25
-WHITE_LEVEL, WHITE_SHARE = 230, 0.5
-DARK_LEVEL, DARK_SHARE = 40, 0.05
-TISSUE_RATIO, TISSUE_SHARE = 1.15, 0.1
-JUDGED_SIDE = 64
 
 
 def picture_box(frames: Sequence[Frame]) -> tuple[float, float, float, float]:
@@ -136,17 +141,7 @@ def _brightest(frame: Frame) -> Frame:
     return brightest
 
 
-WORDS = {
-    "white": f"more than {WHITE_SHARE:.0%} of the pixels have all channels above {WHITE_LEVEL} of 255",
-    "dark": f"less than {DARK_SHARE:.0%} of the pixels have a channel of at least {DARK_LEVEL} of 255",
-    "out_of_body": f"of the pixels that are not dark less than {TISSUE_SHARE:.0%} are reddish",
-}
 RULES: Mapping[str, Callable[[Frame], bool]] = {"white": is_white, "dark": is_dark, "out_of_body": is_out_of_body}
-
-
-VERSION = 1  # to be raised when the same settings give other frames
-DAMAGE = ("refuse", "count")
-RATE_KEY = "'frame_rate' of a bundle's configuration"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ TIMES = (SECOND, START, END)  # columns
 LOOSE = 2.0  # seconds by which ranges may leave out or overlap: whole seconds are written, the last perhaps included
 _CLOCK = re.compile(r"(?:(\d+):([0-5]?\d)|(\d+)):([0-5]?\d(?:\.\d+)?)")  # h:mm:ss or mm:ss
 Lines = Sequence[Mapping[str, str]]
+SAME = 1e-6  # seconds
+ODD_RATIO = 1.2  # of lengths: beyond it the table is rather of another rate than of another video
 
 
 @dataclass(frozen=True)
@@ -106,10 +108,6 @@ def _time(path: Path, line: int, column: str, row: Mapping[str, str]) -> float:
             f"{path}: line {line}: {column} is {row[column]!r}; write a number of seconds, 0 or more, or h:mm:ss"
         )
     return second
-
-
-SAME = 1e-6  # seconds
-ODD_RATIO = 1.2  # of lengths: beyond it the table is rather of another rate than of another video
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,10 @@ from fedmed.errors import DataError
 from fedmed.files import write_atomically
 from fedmed.seeds import derive_seed
 
+log = logging.getLogger("fedmed.data")
+_TOLD: set[tuple[Path, float | None]] = set()  # of what was left out; videos are opened anew in each round
+SUFFIX = ".masks"
+
 
 def load_unlabelled_videos(
     data_root: Path | str,
@@ -43,9 +47,6 @@ def load_unlabelled_videos(
     """
     videos = load_images(data_root, datalist, form=Video(), transductive=transductive)
     return PreparedVideos(videos, settings, cache_dir)
-
-
-log = logging.getLogger("fedmed.data")
 
 
 def load_labelled_videos(
@@ -124,10 +125,6 @@ def frames_of_phases(prepared: PreparedVideos, phases: int) -> list[int]:
     labelled = zip(prepared.videos, prepared.labels or (), strict=False)
     counts = [torch.bincount(labels[video.kept], minlength=phases) for video, labels in labelled]
     return [int(count) for count in torch.stack(counts).sum(dim=0)] if counts else [0] * phases
-
-
-_TOLD: set[tuple[Path, float | None]] = set()  # of what was left out; videos are opened anew in each round
-SUFFIX = ".masks"
 
 
 class MaskedVideos(PreparedVideos):

@@ -10,6 +10,8 @@ import numpy as np
 from fedmed.data.video.frame_settings import Frame
 from fedmed.errors import DataError
 
+THREADS = 2  # of a decoder: more keep more frames in memory
+
 
 class Orientation(NamedTuple):
     """What is done to a stored picture, in this order.
@@ -35,9 +37,6 @@ def orientation(frame: Any) -> Orientation:
         return Orientation()
     a, b, _, c, d = np.frombuffer(matrix, np.int32)[:5].tolist()
     return Orientation(True, c < 0, b < 0) if abs(b) > abs(a) else Orientation(False, a < 0, d < 0)
-
-
-THREADS = 2  # of a decoder: more keep more frames in memory
 
 
 @dataclass

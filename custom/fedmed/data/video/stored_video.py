@@ -15,6 +15,9 @@ from fedmed.data.video.frame_settings import RULES, SAME, Frame, FrameSettings, 
 from fedmed.data.video.source import Damage, ShownFrame, VideoSource
 from fedmed.errors import DataError
 
+LONGEST_GAP = 3600.0  # seconds for which one frame may be shown
+BORDER_FRAMES, BORDER_PIXELS = 16, 256  # from how many frames borders are found, and on which grid
+
 
 @dataclass(frozen=True)
 class StoredVideo:
@@ -60,10 +63,6 @@ class StoredVideo:
     def __getstate__(self) -> dict[str, Any]:
         # A pickled memory map would be a copy of all frames.
         return {name: value for name, value in self.__dict__.items() if name != "frames"}
-
-
-LONGEST_GAP = 3600.0  # seconds for which one frame may be shown
-BORDER_FRAMES, BORDER_PIXELS = 16, 256  # from how many frames borders are found, and on which grid
 
 
 class Extraction:

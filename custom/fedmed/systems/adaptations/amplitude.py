@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from fedmed.data.augment.bands import AMPLITUDES, BANDS
 from fedmed.errors import JobError
 from fedmed.methods.algorithm import Algorithm
-from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, BesideModel
+from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, AuxiliaryValue
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Amplitude(Algorithm):
         """The strength."""
         return {"band_strength": self.band_strength}
 
-    def values(self) -> tuple[BesideModel, ...]:
+    def values(self) -> tuple[AuxiliaryValue, ...]:
         """The amplitudes."""
         return (
-            BesideModel(
+            AuxiliaryValue(
                 AMPLITUDES,
                 f"{1 + BANDS} numbers for each colour",
                 BEFORE_TRAINING,

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from fedmed.data.augment.colours import COLOURS
 from fedmed.methods.algorithm import Adaptation
-from fedmed.methods.declarations import BesideModel
+from fedmed.methods.declarations import AuxiliaryValue
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Colour(Adaptation):
     beside_learning: ClassVar[str] = "show the model their {images} in the colours of the others'"
     telling: ClassVar[str] = "own_colours"
 
-    def values(self) -> tuple[BesideModel, ...]:
+    def values(self) -> tuple[AuxiliaryValue, ...]:
         """The colours."""
         tells = (
             "The colours of the training images together: mean, deviation, and how much they differ from image to "

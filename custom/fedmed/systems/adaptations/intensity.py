@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from fedmed.data.augment.intensities import INTENSITIES
 from fedmed.methods.algorithm import Adaptation
-from fedmed.methods.declarations import BesideModel
+from fedmed.methods.declarations import AuxiliaryValue
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Intensity(Adaptation):
     beside_learning: ClassVar[str] = "show the model their {images} nearer to the brightness of the others'"
     telling: ClassVar[str] = "own_intensities"
 
-    def values(self) -> tuple[BesideModel, ...]:
+    def values(self) -> tuple[AuxiliaryValue, ...]:
         """The histogram."""
         tells = "A histogram of the training images: how many voxels, or pixels, are how bright."
         return self.told(INTENSITIES, "100 numbers", tells)

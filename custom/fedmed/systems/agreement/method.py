@@ -11,7 +11,7 @@ from fedmed.methods.declarations import (
     SUPERVISED,
     UNLABELLED,
     WITH_UPDATE,
-    BesideModel,
+    AuxiliaryValue,
     Role,
     Scalar,
 )
@@ -70,19 +70,19 @@ class Agreement(Method):
             "evaluate": EVALUATED,
         }
 
-    def values(self) -> tuple[BesideModel, ...]:
+    def values(self) -> tuple[AuxiliaryValue, ...]:
         """The share of agreement of a site without labels; what labelled sites tell of the model."""
         share = "The share of the site's voxels, or images, on which two models agree."
         sure = "How sure the received model is, on the validation list, where it is right: one number for each class."
         judged = "The score on the validation list of the model with what sites without labels added, and without."
-        found = [BesideModel("agreed_share", "one number", WITH_UPDATE, SERVER, share)]
+        found = [AuxiliaryValue("agreed_share", "one number", WITH_UPDATE, SERVER, share)]
         if self.gate:
-            found.append(BesideModel("label_confidence", "a number a class", WITH_UPDATE, SERVER, sure))
+            found.append(AuxiliaryValue("label_confidence", "a number a class", WITH_UPDATE, SERVER, sure))
         if self.careful:
-            found.append(BesideModel("mean_scores", "2 numbers", WITH_UPDATE, SERVER, judged))
+            found.append(AuxiliaryValue("mean_scores", "2 numbers", WITH_UPDATE, SERVER, judged))
         if self.align:
             shares = "The share of each class among the training labels."
-            found.append(BesideModel("label_shares", "a number a class", WITH_UPDATE, SERVER, shares))
+            found.append(AuxiliaryValue("label_shares", "a number a class", WITH_UPDATE, SERVER, shares))
         return tuple(found)
 
     def rule(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedmed.data.listed_images import plain, spread
 from fedmed.errors import FedMedError, JobError
 from fedmed.methods.algorithm import Algorithm
-from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, BesideModel
+from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, AuxiliaryValue
 from fedmed.seeds import derive_seed
 from fedmed.training.corrections.correction import Correction, Images, RoundStart
 from fedmed.training.corrections.own_images import OTHERS
@@ -52,13 +52,13 @@ class FedDG(Algorithm):
         names = ("bank_images", "low_frequency", "exclude_self")
         return {name: getattr(self, name) for name in names}
 
-    def values(self) -> tuple[BesideModel, ...]:
+    def values(self) -> tuple[AuxiliaryValue, ...]:
         """The bank."""
         most = (
             "" if self.low_frequency is None else f", of frequencies up to {self.low_frequency:g} of the shorter side"
         )
         return (
-            BesideModel(
+            AuxiliaryValue(
                 AMPLITUDE,
                 f"at most {self.bank_images} images: of each colour H × (W / 2 + 1) numbers of 2 bytes{most}",
                 BEFORE_TRAINING,

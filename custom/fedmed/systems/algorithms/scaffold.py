@@ -13,7 +13,7 @@ from fedmed.aggregation.rule import ExpectedSenders, Model, Outcome, RoundFacts
 from fedmed.aggregation.weighted_mean import FIRST, WeightedMean
 from fedmed.errors import StateError, UpdateRefused
 from fedmed.methods.algorithm import UNIFORM, Algorithm
-from fedmed.methods.declarations import WITH_UPDATE, BesideModel
+from fedmed.methods.declarations import WITH_UPDATE, AuxiliaryValue
 from fedmed.methods.method import MEAN
 from fedmed.training.corrections.correction import Correction, Parameters, RoundStart, check_kept
 
@@ -35,13 +35,13 @@ class Scaffold(Algorithm):
         mean = {"path": MEAN, "args": {"weighting": {"path": UNIFORM, "args": {}}}}
         return {"path": "fedmed.systems.algorithms.scaffold.ControlledMean", "args": {"mean": mean}}
 
-    def values(self) -> tuple[BesideModel, ...]:
+    def values(self) -> tuple[AuxiliaryValue, ...]:
         """The change of a site's control variate."""
         tells = (
             "How the mean gradient of the site's training images has changed since the round before: as much as an "
             "update tells of them, a second time, and without the noise that the site's settings add to updates."
         )
-        return (BesideModel(DIFFERENCE, "a tensor for each of the update", WITH_UPDATE, "to the server", tells),)
+        return (AuxiliaryValue(DIFFERENCE, "a tensor for each of the update", WITH_UPDATE, "to the server", tells),)
 
 
 class ControlVariate(Correction):

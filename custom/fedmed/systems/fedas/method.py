@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fedmed.in_range import in_range
-from fedmed.methods.declarations import LOSS, WITH_UPDATE, BesideModel, Role, Scalar
+from fedmed.methods.declarations import LOSS, WITH_UPDATE, AuxiliaryValue, Role, Scalar
 from fedmed.methods.method import MEAN, Method, private_roles, said_elsewhere, what_stays
 
 TRACE = "fim_trace"  # the trace of a site's Fisher information, as it is sent
@@ -45,9 +45,9 @@ class FedAS(Method):
         """Sites with labels, which align and measure, and those that are only scored; the head stays at each."""
         return private_roles(self.group, ("fedas",))
 
-    def values(self) -> tuple[BesideModel, ...]:
+    def values(self) -> tuple[AuxiliaryValue, ...]:
         """By what a site is weighed."""
-        return (BesideModel(TRACE, "one number", WITH_UPDATE, "to the server", TRACE_TELLS),)
+        return (AuxiliaryValue(TRACE, "one number", WITH_UPDATE, "to the server", TRACE_TELLS),)
 
     def rule(self) -> dict[str, Any]:
         """The mean weighted by the traces."""

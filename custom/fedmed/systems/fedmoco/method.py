@@ -12,7 +12,7 @@ from fedmed.methods.declarations import (
     LOSS,
     SUPERVISED,
     WITH_UPDATE,
-    BesideModel,
+    AuxiliaryValue,
     Role,
     Scalar,
 )
@@ -68,9 +68,9 @@ class FedAvgMoCo(Method):
         """Sites whose labels, if they have any, are not used."""
         return {"unsupervised": CONTRASTIVE}
 
-    def values(self) -> tuple[BesideModel, ...]:
+    def values(self) -> tuple[AuxiliaryValue, ...]:
         """How much a round changed a site's representation; here for the report alone."""
-        return (BesideModel(CHANGE, "one number", WITH_UPDATE, "to the server", CHANGE_TELLS, needed=False),)
+        return (AuxiliaryValue(CHANGE, "one number", WITH_UPDATE, "to the server", CHANGE_TELLS, needed=False),)
 
     def rule(self) -> dict[str, Any]:
         """The mean weighted by images."""
@@ -136,9 +136,9 @@ class FedMoCo(FedAvgMoCo):
         if type(self.adaptive) is not bool:
             raise JobError(f"'adaptive' is {self.adaptive!r}; use true or false")
 
-    def values(self) -> tuple[BesideModel, ...]:
+    def values(self) -> tuple[AuxiliaryValue, ...]:
         """The change of the representation with each update; from a round on statistics of features before it."""
-        change = BesideModel(CHANGE, "one number", WITH_UPDATE, "to the server", CHANGE_TELLS, needed=self.adaptive)
+        change = AuxiliaryValue(CHANGE, "one number", WITH_UPDATE, "to the server", CHANGE_TELLS, needed=self.adaptive)
         if self.exchange_from is None:
             return (change,)
         return (
@@ -153,9 +153,9 @@ class FedMoCo(FedAvgMoCo):
             change,
         )
 
-    def _statistic(self, name: str, shape: str, direction: str, tells: str) -> BesideModel:
+    def _statistic(self, name: str, shape: str, direction: str, tells: str) -> AuxiliaryValue:
         start = self.exchange_from or 0
-        return BesideModel(name, shape, BEFORE_TRAINING, direction, tells, when=FROM_A_ROUND, round=start)
+        return AuxiliaryValue(name, shape, BEFORE_TRAINING, direction, tells, when=FROM_A_ROUND, round=start)
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """An exchange after the last round, which the study asks for and no site ever does."""

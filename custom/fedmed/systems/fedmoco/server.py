@@ -15,7 +15,7 @@ ALIKE = 0.99  # positive similarity; in runs that learn it lies around 0.8, and 
 FALL = 1 / 5  # of the accuracy in the site's best round
 LEARNED = 0.05  # a best accuracy below it is no height to fall from
 CHANCE = 0.01  # with 100 keys or more, chance finds no more
-PATIENCE = 3  # rounds of a site in which a network without any training may well be at chance
+GRACE_ROUNDS = 3  # rounds of a site in which a network without any training may well be at chance
 DEAD = 0.5  # share of images without any feature
 CURED, CURED_ALIKE = 2.0, 0.98  # told of, a collapse is over with twice the accuracy, or below this similarity
 ADVICE = (
@@ -153,7 +153,7 @@ class ContrastGuard(Guard):
             message = f"{percent(zero)} of its images have no feature above 0: its network is dying; {REVIVE}"
             return SuspectedCollapse(update.site, message, "features_zero", zero, DEAD)
         told = self.told.get(update.site) == "features_alike"
-        limit = max(FALL * best if best >= LEARNED else 0.0, CHANCE if rounds >= PATIENCE else 0.0)
+        limit = max(FALL * best if best >= LEARNED else 0.0, CHANCE if rounds >= GRACE_ROUNDS else 0.0)
         if similarity < (CURED_ALIKE if told else ALIKE) or accuracy >= limit * (CURED if told else 1.0):
             return None
         message = (

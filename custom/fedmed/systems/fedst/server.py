@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fedmed.errors import DataError, JobError, StateError
 from fedmed.in_range import in_range
 from fedmed.systems.fedst.separation import POOLED, Separation, plain_feature
-from fedmed.training.server_engine import HINT, Ask, Batch, LoadedAhead, Phase, load_optimizer, on_cpu
+from fedmed.training.server_engine import HINT, Ask, Batch, Phase, Prefetched, load_optimizer, on_cpu
 from fedmed.training.trainer import SupervisedEngine
 
 PRE, AVERAGED = "pre-trained network", "averaged network"  # phases of a round
@@ -150,7 +150,7 @@ class RepresentationTraining:
         losses = {"server_loss_pre": pre["train_supervised"], "server_loss": own["train_supervised"]}
         return {**losses, **gaps, "domain_norm": kept.domain_norm}
 
-    def _phase(self, phase: Phase, name: str, batches: LoadedAhead) -> dict[str, float]:
+    def _phase(self, phase: Phase, name: str, batches: Prefetched) -> dict[str, float]:
         penalty: Penalty | None = None
         network, weight = self.network, 0.0
         optimizer: torch.optim.Optimizer = self.optimizer
@@ -173,8 +173,8 @@ class RepresentationTraining:
         )
         return phase(engine, self.phase_steps, name)
 
-    def _batches(self) -> LoadedAhead:
-        return LoadedAhead(self.loader, self._prepared)
+    def _batches(self) -> Prefetched:
+        return Prefetched(self.loader, self._prepared)
 
     def _prepared(self, batch: Batch) -> Batch:
         images, labels = self.prepare_batch(batch, self.device)

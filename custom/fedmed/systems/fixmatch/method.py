@@ -12,7 +12,7 @@ from fedmed.methods.declarations import (
     SUPERVISED,
     UNLABELLED,
     WITH_UPDATE,
-    BesideModel,
+    AuxiliaryValue,
     Role,
     Scalar,
 )
@@ -187,10 +187,10 @@ class FedMatch(FedFixMatch):
             "evaluate": replace(EVALUATED, overlays=whole),
         }
 
-    def values(self) -> tuple[BesideModel, ...]:
+    def values(self) -> tuple[AuxiliaryValue, ...]:
         """The answer by which helpers are chosen."""
         whom = "to the server; and with it the site's ψ, through the server, to two others without labels"
-        return (BesideModel("noise_answer", "a number a phase", WITH_UPDATE, whom, ANSWER_TELLS),)
+        return (AuxiliaryValue("noise_answer", "a number a phase", WITH_UPDATE, whom, ANSWER_TELLS),)
 
     def rule(self) -> dict[str, Any]:
         """Plain means of who sends a part, and helpers."""

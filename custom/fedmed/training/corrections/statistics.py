@@ -17,6 +17,10 @@ from fedmed.training.corrections.own_images import MOST, OwnImages
 from fedmed.training.label_counts import called_by, objection
 
 LEAST_VARIANCE = 1e-12  # of all channels of a layer: images that are all alike
+FEWEST = 2
+LOOKED_AT = {2: 64, 3: 8}  # images, by their axes, of which it is seen what the model calls before and after
+BATCH = 16  # images that are normalised together
+log = logging.getLogger("fedmed.site")
 
 
 @dataclass(frozen=True)
@@ -167,12 +171,6 @@ def _adding(sums: list[Any]) -> Any:
 
 def _kept(buffer: Tensor | None) -> Tensor:
     return torch.zeros(0, dtype=torch.float64) if buffer is None else buffer.detach().double().clone()
-
-
-FEWEST = 2
-LOOKED_AT = {2: 64, 3: 8}  # images, by their axes, of which it is seen what the model calls before and after
-BATCH = 16  # images that are normalised together
-log = logging.getLogger("fedmed.site")
 
 
 class OwnStatistics(Correction):

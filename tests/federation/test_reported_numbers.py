@@ -10,8 +10,8 @@ from fedmed.bundles.score import DICE
 from fedmed.errors import UpdateRefused
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
+from fedmed.federation.reported_numbers import ReportedNumbers, ranges_of
 from fedmed.federation.selection import ModelSelection, score_weights
-from fedmed.federation.told_numbers import ToldNumbers, ranges_of
 from fedmed.jobs.study import Named, Study
 from fedmed.kinds.find_kind import installed
 from fedmed.messages.answers import Update
@@ -21,11 +21,11 @@ TWO = {"ct_north": "supervised", "ct_south": "supervised"}
 RECORDS = "server/simulate_job/fedmed"
 
 
-def told_numbers(kind="segmentation_3d", classes=("lesion",), **said):
+def reported_numbers(kind="segmentation_3d", classes=("lesion",), **said):
     score = installed()[kind].scores[0]
     length = {} if "epochs" in said else {"steps": 2}
     study = Study(name="x", bundle="b", method=Named(path="m"), sites={"a": "supervised"}, rounds=3, **length, **said)
-    return ToldNumbers(study, ranges_of(installed()[kind](), Consistency(), score, classes))
+    return ReportedNumbers(study, ranges_of(installed()[kind](), Consistency(), score, classes))
 
 
 def update(site="a", n_samples=10, n_steps=2, **metrics):
@@ -59,7 +59,7 @@ def update(site="a", n_samples=10, n_steps=2, **metrics):
     ],
 )
 def test_a_number_outside_its_range_does_not_count_and_is_named(kind, name, value):
-    kept, wrong = told_numbers(kind).metrics({name: value, "train_loss_of_another": 3.5})
+    kept, wrong = reported_numbers(kind).metrics({name: value, "train_loss_of_another": 3.5})
     assert kept == {"train_loss_of_another": 3.5}
     assert len(wrong) == 1 and name in wrong[0] and "must be" in wrong[0]
 
@@ -70,16 +70,16 @@ def test_what_honest_sites_send_counts(kind):
     honest = dict.fromkeys(installed()[kind]().numbers(["lesion"]), 1)
     honest |= {score.validation: 1.0000001, score.test: 0.0, "n_cases": 5, "n_frames": 100, "train_loss": -2.5}
     honest |= {"hd95_median": 41.5, "hd95_mean": 41.5, "model_round": -1, "seconds": 0.1, "epsilon": 12.0}
-    assert told_numbers(kind).test("a", honest) == (honest, [])
+    assert reported_numbers(kind).test("a", honest) == (honest, [])
 
 
 def test_many_wrong_numbers_are_told_in_few_words():
-    kept, wrong = told_numbers().metrics({f"train_{n}": math.nan for n in range(900)})
+    kept, wrong = reported_numbers().metrics({f"train_{n}": math.nan for n in range(900)})
     assert not kept and len(wrong) == 4 and "897 more" in wrong[-1]
 
 
 def test_a_test_counts_no_more_cases_than_an_earlier_one_and_no_more_frames_than_there_are():
-    told = told_numbers("presence")
+    told = reported_numbers("presence")
     assert told.test("a", {"n_cases": 5, "n_frames": 50, "tp_lesion": 51})[0] == {"n_cases": 5, "n_frames": 50}
     kept, wrong = told.test("a", {"n_cases": 6, "n_frames": 50})
     assert kept == {"n_frames": 50} and "n_cases is 6, it told of 5" in wrong[0]
@@ -89,7 +89,7 @@ def test_a_test_counts_no_more_cases_than_an_earlier_one_and_no_more_frames_than
 
 def test_counts_are_held_to_the_first_round_and_to_the_study():
     said = {"epochs": 2, "max_samples": 100}
-    told = told_numbers(**said)
+    told = reported_numbers(**said)
     for wrong, name in ((update(n_samples=101), "n_samples"), (update(n_steps=201), "n_steps")):
         with pytest.raises(UpdateRefused, match=f"{name} is .*'max_samples' allows"):
             told.check(wrong)
@@ -100,7 +100,7 @@ def test_counts_are_held_to_the_first_round_and_to_the_study():
     assert told.held(update(n_samples=4, n_steps=1))[0].n_samples == 4
     told.keep([update(n_samples=4)])
     assert told.samples([update("new", n_samples=7), update(n_samples=90)]) == {"a": 10, "new": 7}
-    other = told_numbers(**said)
+    other = reported_numbers(**said)
     other.restore(json.loads(json.dumps(told.state())))
     assert other.first == told.first
 

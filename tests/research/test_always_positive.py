@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedmed.training.label_counts import LabelCounts
-from research.runner.always_called import always_called
+from research.runner.always_positive import always_positive
 
 
 class Sent:
@@ -32,13 +32,13 @@ class Sent:
 
 def test_by_site_and_by_label():
     # Site a: 2 · 60 / 160 and 2 · 10 / 110; site b: 2 · 10 / 60, and a label that is never there, called: 0.
-    told = always_called(Sent(), "sites")
+    told = always_positive(Sent(), "sites")
     assert told == "Calling every label in every frame would score: a 0.466, b 0.167; mean 0.316."
     # Together: 2 · 70 / 220 and 2 · 10 / 160.
-    told = always_called(Sent(), "labels")
+    told = always_positive(Sent(), "labels")
     assert told == "Calling every label in every frame would score: hook 0.636, bag 0.125; mean 0.381."
 
 
 @pytest.mark.parametrize("columns", ["sites", "labels"])
 def test_nothing_is_said_where_a_site_does_not_tell_its_frames(columns):
-    assert always_called(Sent(frames=(100, None)), columns) == ""
+    assert always_positive(Sent(frames=(100, None)), columns) == ""

@@ -21,7 +21,7 @@ LARGEST_RATIO = 1000.0  # unless a study says otherwise
 REMEMBERED = 20  # rounds of a site
 
 
-class ToldNumbers:
+class ReportedNumbers:
     """What the server believes of the numbers beside the tensors.
 
     Whatever a number is used for, such as a weight or the choice of a model, a site could otherwise make itself count

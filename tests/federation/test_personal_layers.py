@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedmed.bundles.score import DICE
-from fedmed.federation.personal_layers import hand_out
+from fedmed.federation.client import hand_out
 from fedmed.federation.server import Server
 from fedmed.federation.workflow import Closing
 from fedmed.messages.answers import Release, Update
@@ -57,7 +57,7 @@ def released(closing, name="selected", answer=None):
     tasks = closing.release_tasks(name)
     default = {s: Release(s, task.private_round, True, dict(DECODER)) for s, task in tasks.items()}
     closing.take_release(default if answer is None else answer, name)
-    return set(closing.evaluation_tasks(name)), closing.borrower.records[-1]
+    return set(closing.evaluation_tasks(name)), closing.personal_layers.records[-1]
 
 
 @pytest.mark.parametrize(("name", "round"), [("selected", 1), ("last", 2)])
@@ -157,7 +157,7 @@ def answers_of(closing, name="selected", without=(), **changes):
 
 def scored(closing, answers, name="selected"):
     closing.take_release(answers, name)
-    return closing.evaluation_tasks(name), closing.borrower.records[-1]
+    return closing.evaluation_tasks(name), closing.personal_layers.records[-1]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_the_mean_of_all_sites_scores_those_without_layers(make, caplog, samples
     assert (entry["bytes_up"], entry["bytes_down"], entry["refused"]) == (8, 8, {})
     for said in ("site 'a' released its 1", "site 'b' released its 1", "scored with the mean of those of a 0."):
         assert said in caplog.text
-    assert not closing.borrower._tensors, "held after the evaluation"
+    assert not closing.personal_layers._tensors, "held after the evaluation"
 
 
 def test_one_that_refuses_is_named_and_nobody_is_scored_with_the_others(make, tmp_path):
@@ -213,7 +213,7 @@ def test_nobody_is_asked_in_vain(make):
     closing = make(**ALL)
     del closing.selection.best_private["b"]
     assert closing.release_tasks() == {}
-    assert "not trained private layers" in closing.borrower.records[-1]["refused"]["b"]
+    assert "not trained private layers" in closing.personal_layers.records[-1]["refused"]["b"]
 
 
 @pytest.mark.parametrize("allowed", [True, False])

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from fedmed.training.server_engine import LoadedAhead
+from fedmed.training.server_engine import Prefetched
 
 
 def loader(loaded, number=4):
@@ -20,7 +20,7 @@ def test_the_same_batches_each_time_loaded_once_by_another_thread():
         prepared.append(threading.current_thread().name)
         return {"image": 10 * batch["image"]}
 
-    with LoadedAhead(loader(loaded), prepare) as batches:
+    with Prefetched(loader(loaded), prepare) as batches:
         first = [batch["image"] for batch in batches]
         assert [batch["image"] for batch in batches] == first == [0, 10, 20, 30]
         assert all(a is b for a, b in zip(batches, batches.ready, strict=True))
@@ -38,14 +38,14 @@ def test_the_next_batch_is_loaded_while_one_is_used():
                 second.set()
             yield batch
 
-    with LoadedAhead(watched(), dict) as batches:
+    with Prefetched(watched(), dict) as batches:
         next(iter(batches))
         assert second.wait(10)
 
 
 def test_the_thread_ends_also_where_not_all_is_used_or_loading_fails():
     before = threading.active_count()
-    with LoadedAhead(loader([]), dict) as batches:
+    with Prefetched(loader([]), dict) as batches:
         next(iter(batches))
     assert threading.active_count() == before
 
@@ -53,11 +53,11 @@ def test_the_thread_ends_also_where_not_all_is_used_or_loading_fails():
         yield {"image": 0}
         raise OSError("unreadable")
 
-    with pytest.raises(OSError, match="unreadable"), LoadedAhead(failing(), dict) as batches:
+    with pytest.raises(OSError, match="unreadable"), Prefetched(failing(), dict) as batches:
         list(batches)
     assert threading.active_count() == before
 
 
 def test_nothing_is_nothing():
-    with LoadedAhead([], dict) as batches:
+    with Prefetched([], dict) as batches:
         assert list(batches) == [] and list(batches) == []

@@ -11,7 +11,7 @@ from research.runner.score_kinds import Floats
 FRAMES = "n_frames"  # what a site sends beside its counts
 
 
-def always_called(scores: LabelScores, columns: Literal["sites", "labels"]) -> str:
+def always_positive(scores: LabelScores, columns: Literal["sites", "labels"]) -> str:
     """A sentence with the F1 of each site (mean over labels), or of each label on the frames of all sites together.
 
     Empty where a site did not say how many frames it tested on, or keeps its counts.

@@ -18,7 +18,7 @@ TRAINED = ["n_samples", "seconds", "train_loss", "train_…"]  # the last: furth
 
 
 @dataclass(frozen=True)
-class Sending:
+class Disclosure:
     """Answers of one kind.
 
     Attributes:
@@ -47,7 +47,7 @@ class Sending:
         return sum(self.sizes.values())
 
 
-class SiteAnswers:
+class SiteDisclosures:
     """What a site would answer in a job.
 
     Args:
@@ -72,13 +72,13 @@ class SiteAnswers:
         self.policies = RolePolicies(job, self.tensors, bundle.groups(network))
         self.rounds = [round for round in range(job.study.rounds) if site.site in job.study.participants(round)]
 
-    def before_training(self) -> Iterator[Sending]:
+    def before_training(self) -> Iterator[Disclosure]:
         """Values for the other sites, of a size that only the bundle's method knows."""
         rounds = [round for round in self.rounds if self.exchange.in_round(round)]
         if rounds and self.exchange.sends(self.role):
             yield self._in_rounds("metadata", rounds, [], [], self.exchange.names)
 
-    def training(self) -> Iterator[Sending]:
+    def training(self) -> Iterator[Disclosure]:
         """Updates: one entry for every run of rounds that send the same."""
         validates = self.study.select == "best" and self.role == "supervised"
         noised = self.site.privacy.noise_multiplier is not None
@@ -87,14 +87,14 @@ class SiteAnswers:
         for names, rounds in groupby(self.rounds, lambda round: self.policies.of(self.role, round).sent(self.tensors)):
             yield self._in_rounds("train", list(rounds), names, scalars, self.with_update)
 
-    def closing(self) -> Iterator[Sending]:
+    def closing(self) -> Iterator[Disclosure]:
         """Scores, and private layers that are released for the tests."""
         study, trained = self.study, 1 + self.study.evaluate_last  # models with layers of its own that can be released
         if self.role == "supervised" and study.select == "best":
             yield self._sending("validate", 1, [], [self.score.validation])
         if not study.evaluate:
             return
-        if self.role in TRAINING_ROLES and self.site.site in study.lenders:
+        if self.role in TRAINING_ROLES and self.site.site in study.releasing_sites:
             private = self.policies.of(self.role, study.rounds - 1).private(self.tensors)
             asked = self._sending("release", trained, private, [])
             yield asked if self.site.allow_release else replace(asked, refused="'allow_release' is not true")
@@ -105,12 +105,12 @@ class SiteAnswers:
 
     def _in_rounds(
         self, task: str, rounds: list[int], names: Collection[str], scalars: list[str], extras: Sequence[str]
-    ) -> Sending:
+    ) -> Disclosure:
         allowed = [name for name in extras if name in self.site.privacy.allowed_extras]
         sending = self._sending(task, len(rounds), names, scalars)
         return replace(sending, rounds=(rounds[0], rounds[-1]), extras=allowed)
 
-    def _sending(self, task: str, times: int, names: Collection[str], scalars: list[str]) -> Sending:
+    def _sending(self, task: str, times: int, names: Collection[str], scalars: list[str]) -> Disclosure:
         tensors, listed = {name: self.tensors[name] for name in names}, self.site.privacy.allowed_metrics
         if listed is not None:
             scalars = [name for name in listed if name in scalars or (task == "train" and name.startswith("train_"))]
@@ -120,4 +120,4 @@ class SiteAnswers:
             self.allowed.check_size(sum(sizes.values()))
         except PrivacyError as error:
             refused = str(error)
-        return Sending(task, None, times, describe(tensors), sizes, scalars, refused)
+        return Disclosure(task, None, times, describe(tensors), sizes, scalars, refused)

@@ -8,10 +8,10 @@ from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.study import Study
 from fedmed.methods.declarations import FROM_A_ROUND
 from fedmed.methods.method import ALL_SITES, Method
+from fedmed.privacy.disclosures import Disclosure, SiteDisclosures
 from fedmed.privacy.live_scalars import PROGRESS_LINES
 from fedmed.privacy.payload import describe
 from fedmed.privacy.protection import PrivacyAccount
-from fedmed.privacy.sendings import Sending, SiteAnswers
 from fedmed.reports.ledger_page import weak
 from fedmed.reports.sheet import Sheet, SheetTable
 from fedmed.reports.words import NOTHING, count, plain_delta, plain_number, size
@@ -47,7 +47,7 @@ class Forecast:
         job, role: what the site would work on, and as what.
         method: of the job.
         site: its settings.
-        sendings: in the order of the job; only as many updates as the account allows.
+        disclosures: in the order of the job; only as many updates as the account allows.
         private: name -> dtype and shape of tensors that no training round sends.
         asked: updates that the job asks for, and that the site's lists let pass.
         epsilon: of the site's account now and after the job, None without noise.
@@ -60,7 +60,7 @@ class Forecast:
     role: str
     method: Method
     site: SiteConfig
-    sendings: Sequence[Sending]
+    disclosures: Sequence[Disclosure]
     private: Mapping[str, str]
     asked: int
     epsilon: tuple[float, float] | None
@@ -71,15 +71,15 @@ class Forecast:
     @property
     def updates(self) -> int:
         """Updates that would leave."""
-        return sum(s.times for s in self.sendings if s.task == "train" and not s.refused)
+        return sum(s.times for s in self.disclosures if s.task == "train" and not s.refused)
 
     @property
     def bytes(self) -> int:
         """Of all tensors that would leave."""
-        return sum(s.times * s.bytes for s in self.sendings if not s.refused)
+        return sum(s.times * s.bytes for s in self.disclosures if not s.refused)
 
 
-def forecast_sheet(made: Forecast) -> Sheet:
+def disclosure_preview(made: Forecast) -> Sheet:
     """Put a forecast on a page."""
     facts = [("role", made.role), ("updates", str(made.updates)), ("bytes in all", size(made.bytes))]
     facts += [("tensors that leave", str(len(_leaving(made)))), ("tensors that stay", str(len(_staying(made))))]
@@ -106,7 +106,7 @@ def _summary(made: Forecast) -> str:
     text = f"In the job {made.job} the site {made.site.site} {made.method.role(made.role).does}"
     if not made.updates:
         return f"{text}. It would send no update."
-    each = size(max(s.bytes for s in made.sendings if s.task == "train" and not s.refused))
+    each = size(max(s.bytes for s in made.disclosures if s.task == "train" and not s.refused))
     text += f" and would send {count(made.updates, 'update')} of at most {each}, {size(made.bytes)} in all"
     if made.epsilon is None:
         return f"{text}. No noise is added."
@@ -115,7 +115,7 @@ def _summary(made: Forecast) -> str:
 
 
 def _notices(made: Forecast) -> list[str]:
-    refused = [sending for sending in made.sendings if sending.refused]
+    refused = [sending for sending in made.disclosures if sending.refused]
     notices = [f"The site's limits hold {one.task} back ({_rounds(one)}): {one.refused}" for one in refused]
     if made.updates < made.asked:
         most = f"max_epsilon {made.site.privacy.max_epsilon:g} is reached"
@@ -130,13 +130,13 @@ def _notices(made: Forecast) -> list[str]:
 def _extras(made: Forecast) -> list[str]:
     """What is special about values beside the model: who gets them, and that no account covers them."""
     notices, own = [], made.site.privacy
-    sent = sorted({name for sending in made.sendings for name in sending.extras})
+    sent = sorted({name for sending in made.disclosures for name in sending.extras})
     if held := sorted(set(made.wanted) - set(sent)):
         notices.append(
             f"The job asks for {', '.join(held)}, which 'privacy.allowed_extras' does not list: it stays here, and the "
             "site trains all the same."
         )
-    if shared := [sending for sending in made.sendings if sending.task == "metadata" and sending.extras]:
+    if shared := [sending for sending in made.disclosures if sending.task == "metadata" and sending.extras]:
         names, times = ", ".join(shared[0].extras), count(shared[0].times, "round")
         noise = "" if own.extras_noise is None else f" Arrays get noise of standard deviation {own.extras_noise:g}."
         what = f"In {times} {names} are computed from all training images and sent. Arrays among them go"
@@ -154,18 +154,18 @@ def _beside(made: Forecast) -> list[list[str]]:
     """What the method asks of this site beside the model, and what each value tells."""
     when = {value.name: value.when for value in made.method.values()}
     when |= {v.name: f"from round {v.round + 1} on" for v in made.method.values() if v.when == FROM_A_ROUND}
-    asked = {*made.wanted, *(name for sending in made.sendings for name in sending.extras)}
+    asked = {*made.wanted, *(name for sending in made.disclosures for name in sending.extras)}
     return [[v.name, v.shape, v.direction, when[v.name], v.tells] for v in made.method.values() if v.name in asked]
 
 
 def _note(made: Forecast) -> str:
     text = "Bytes are those of the tensors; numbers and framing add about a kilobyte to an answer."
-    tasks = {sending.task for sending in made.sendings}
+    tasks = {sending.task for sending in made.disclosures}
     if "metadata" in tasks:
         text += " How large the answers to metadata are, the method and its settings say."
     if "train" in tasks:
         text += " Each update also says its round and number of steps, which the job sets."
-    if any("train_" in name for sending in made.sendings for name in sending.scalars):
+    if any("train_" in name for sending in made.disclosures for name in sending.scalars):
         text += " Means of the last steps, train_…, are also sent while the site works, "
         text += f"{PROGRESS_LINES} times a round."
     return text
@@ -173,7 +173,7 @@ def _note(made: Forecast) -> str:
 
 def _rows(made: Forecast) -> list[list[str]]:
     rows = []
-    for sending in made.sendings:
+    for sending in made.disclosures:
         tensors, each = str(len(sending.tensors)) if sending.tensors else NOTHING, size(sending.bytes or None)
         passes = ", ".join([*sending.scalars, *sending.extras]) or NOTHING
         what = "held back, see above" if sending.refused else passes
@@ -183,7 +183,7 @@ def _rows(made: Forecast) -> list[list[str]]:
 
 def _leaving(made: Forecast) -> list[list[str]]:
     found: dict[str, list[str]] = {}
-    for sending in (s for s in made.sendings if not s.refused):
+    for sending in (s for s in made.disclosures if not s.refused):
         for name, kind in sending.tensors.items():
             when = "released after training" if sending.task == "release" else f"rounds {_rounds(sending)}"
             if name in found:
@@ -195,11 +195,11 @@ def _leaving(made: Forecast) -> list[list[str]]:
 
 def _staying(made: Forecast) -> list[list[str]]:
     leaving = {row[0] for row in _leaving(made)}
-    held = {n: k for s in made.sendings for n, k in s.tensors.items()}
+    held = {n: k for s in made.disclosures for n, k in s.tensors.items()}
     return [[name, kind] for name, kind in {**held, **made.private}.items() if name not in leaving]
 
 
-def _rounds(sending: Sending) -> str:
+def _rounds(sending: Disclosure) -> str:
     """``1–6`` as a person counts."""
     if sending.rounds is None:
         return "after training"
@@ -240,7 +240,7 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
         PrivacyError: the site's account is damaged.
     """
     job = read_job(folder, site.allowed_classes)
-    answers = SiteAnswers(job, site)
+    answers = SiteDisclosures(job, site)
     before, training = list(answers.before_training()), list(answers.training())
     asked = sum(sending.times for sending in training if not sending.refused)
     training, epsilon = _within_account(training, asked, PrivacyAccount(site.privacy))
@@ -248,10 +248,10 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
     private = describe({name: tensor for name, tensor in answers.tensors.items() if name not in sent})
     wanted = job.method.with_update(needed=True) if training else []
     wanted += job.exchange.names if before else ()
-    sendings = [*before, *training, *answers.closing()]
-    given = (job.name, answers.role, job.method, site, sendings, private, asked, epsilon, wanted)
-    tells = answers.tells if any(one.task == "evaluate" and one.scalars for one in sendings) else ""
-    releases = any(one.task == "release" and not one.refused for one in sendings)
+    disclosures = [*before, *training, *answers.closing()]
+    given = (job.name, answers.role, job.method, site, disclosures, private, asked, epsilon, wanted)
+    tells = answers.tells if any(one.task == "evaluate" and one.scalars for one in disclosures) else ""
+    releases = any(one.task == "release" and not one.refused for one in disclosures)
     return Forecast(*given, tells, _released(job.study, site) if releases else "")
 
 
@@ -267,8 +267,8 @@ def _released(study: Study, site: SiteConfig) -> str:
 
 
 def _within_account(
-    training: list[Sending], asked: int, account: PrivacyAccount
-) -> tuple[list[Sending], tuple[float, float] | None]:
+    training: list[Disclosure], asked: int, account: PrivacyAccount
+) -> tuple[list[Disclosure], tuple[float, float] | None]:
     """Cut the updates to those that the account allows."""
     if account.privacy.noise_multiplier is None:
         return training, None
