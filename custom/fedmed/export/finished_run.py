@@ -13,19 +13,14 @@ from fedmed.durable_files import load_tensors
 from fedmed.errors import ExportError, FedMedError, JobError, StateError
 from fedmed.jobs.job import Job
 from fedmed.jobs.study import Study
-from fedmed.methods.find_method import method_of_run
 from fedmed.methods.method import Method
 from fedmed.recovery.model_store import BEST, LAST
 from fedmed.reports.run_files import read_lines, read_record
 from fedmed.settings.server import load_server
 
 SELECTED, LAST_MODEL = "selected", "last"
-STARTED_FROM: dict[str, Any] = {
-    "checkpoint": None,
-    "checkpoint_tensors": [],
-    "encoder": None,
-    "resume": None,
-}  # of a study
+# What a study names to start from; the models of a finished run hold all weights.
+STARTED_FROM: dict[str, Any] = dict.fromkeys(("checkpoint", "encoder", "resume")) | {"checkpoint_tensors": []}
 # A simulator's workspace, its server, a downloaded result, a server's run folder, and the folder of the records itself.
 PLACES = ("server/simulate_job/fedmed", "simulate_job/fedmed", "workspace/fedmed", "fedmed", ".")
 
@@ -55,7 +50,7 @@ class FinishedRun:
 
     @cached_property
     def job(self) -> Job:
-        """The job, without the files that it started from: the run's models hold all weights.
+        """The job, without the files that it started from.
 
         Raises:
             JobError: the record does not say what this FedMed wants to know.
@@ -76,8 +71,8 @@ class FinishedRun:
 
     @property
     def method(self) -> Method:
-        """The method of the run; the base, which declares nothing, in runs that do not say it."""
-        return method_of_run(self.facts, load_server().allowed_classes)
+        """The method of the run."""
+        return self.job.method
 
     def accepted(self, site: str, until: int) -> int | None:
         """The last round up to ``until`` in which an update of the site entered the model."""

@@ -25,6 +25,7 @@ from fedmed.jobs.rule_spec import load_rule
 from fedmed.kinds.find_kind import load_kind
 from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
+from fedmed.privacy.payload import describe
 from fedmed.recovery.checkpoint import Checkpoint, Checkpoints, config_of, find_checkpoints
 from fedmed.recovery.model_store import LAST, ModelStore
 from fedmed.recovery.site_state import START
@@ -106,7 +107,7 @@ class Server:
         """How far the run is, see :class:`fedmed.recovery.checkpoint.OfServer`."""
         plain = {"round": self.model_round, "last_round": dict(self.last_round), "counted": dict(self.counted)}
         plain |= {"earlier": dict(self.tasks.earlier), "seconds": time.monotonic() - self.started}
-        return {**plain, "network": _network(self.store.initial)}
+        return {**plain, "network": describe(self.store.initial)}
 
     def keep(self) -> None:
         """Write a checkpoint after a round. Of a failed one only the choice of a model counts: it will be repeated.
@@ -140,7 +141,7 @@ class Server:
         kept = old.sound()
         kept.check_same(config_of(self.job, self.store))
         initial = self.store.initial
-        _check_network(kept.server.network, initial)
+        kept.check_network(initial)
         models = {round: merge(initial, old.read_model(round), initial) for round in kept.models}
         models[START] = dict(initial)
         self.tensors, self.model_round, self.first_round = models[kept.round], kept.round, kept.round + 1
@@ -387,24 +388,3 @@ class Server:
         if taken and chosen.best_tensors is not None:
             self.store.save(chosen.best_tensors, {"round": round, "score": score}, True)
         return score
-
-
-def _network(model: Mapping[str, Tensor]) -> dict[str, str]:
-    """Name -> dtype and shape."""
-    return {name: f"{str(t.dtype).removeprefix('torch.')} {tuple(t.shape)}" for name, t in model.items()}
-
-
-def _check_network(theirs: Mapping[str, str], model: Mapping[str, Tensor]) -> None:
-    """Refuse a checkpoint of another network.
-
-    Raises:
-        StateError: names the tensor that differs.
-    """
-    ours = _network(model)
-    for name in sorted(set(ours) | set(theirs)):
-        if ours.get(name) != theirs.get(name):
-            there, here = theirs.get(name, "missing"), ours.get(name, "missing")
-            raise StateError(
-                f"the checkpoint is of another network: tensor '{name}' is {there} there and {here} here; go on with "
-                "the job that made it, or start a new run"
-            )

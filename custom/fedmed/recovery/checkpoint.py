@@ -23,6 +23,7 @@ from fedmed.durable_files import link, load_tensors, save_tensors
 from fedmed.errors import JobError, StateError
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_meta import PLAIN
+from fedmed.privacy.payload import describe
 from fedmed.recovery.model_store import ModelStore
 from fedmed.recovery.site_state import START, check_kept, folder_of_job
 from fedmed.settings.yaml_model import YamlModel
@@ -153,6 +154,21 @@ class Checkpoint(YamlModel):
         if asked <= self.round:
             done = self.round + 1
             raise JobError(f"the run that the job resumes has {done} rounds; 'rounds' is {asked}, ask for more")
+
+    def check_network(self, model: Mapping[str, Tensor]) -> None:
+        """Refuse to continue the run with a model of another network.
+
+        Raises:
+            StateError: names the tensor that differs.
+        """
+        ours, theirs = describe(model), self.server.network
+        for name in sorted(set(ours) | set(theirs)):
+            if ours.get(name) != theirs.get(name):
+                there, here = theirs.get(name, "missing"), ours.get(name, "missing")
+                raise StateError(
+                    f"the checkpoint is of another network: tensor '{name}' is {there} there and {here} here; go on "
+                    "with the job that made it, or start a new run"
+                )
 
 
 def config_of(job: Job, store: ModelStore) -> dict[str, Any]:
