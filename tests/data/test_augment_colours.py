@@ -60,8 +60,8 @@ def test_sites_together_have_the_colours_of_all_their_images():
         ([], "at least one image that is not black"),
         ([torch.zeros(3, 8, 8)], "at least one image that is not black"),
         ([torch.full((3, 8, 8), 0.5)] * 2, "not all of one colour"),
-        ([torch.rand(1, 8, 8)], "image 1 of the list has 1, from .*leave 'colour' out"),
-        ([torch.rand(3, 8, 8), torch.rand(3, 8, 8) * 255], "image 2 of the list has 3, from .* to 25"),
+        ([torch.full((1, 8, 8), 0.5)], "image 1 of the list has 1, from .*leave 'colour' out"),
+        ([torch.full((3, 8, 8), 0.5), torch.full((3, 8, 8), 255.0)], "image 2 of the list has 3, from 255 to 255"),
     ],
 )
 def test_images_without_colours_are_refused(images, message):
