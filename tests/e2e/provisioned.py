@@ -105,13 +105,16 @@ class Provisioned:
         """Return somebody's session of NVFlare's API, open since its first use; it is closed at the end."""
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-        deadline = time.monotonic() + START_SECONDS
+        deadline, timeout = time.monotonic() + START_SECONDS, 5.0
         while person not in self._sessions:
             try:
-                self._sessions[person] = new_secure_session(self.user(person), str(self.kit(person)), timeout=5)
+                self._sessions[person] = new_secure_session(self.user(person), str(self.kit(person)), timeout=timeout)
             except Exception:  # noqa: BLE001 - the server may not be up yet
                 if time.monotonic() > deadline:
                     raise
+                timeout = min(
+                    1.5 * timeout, 60.0
+                )  # a busy server keeps trying to answer each session that was given up
                 time.sleep(0.3)
         return self._sessions[person]
 

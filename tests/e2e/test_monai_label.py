@@ -174,7 +174,22 @@ def class_bundle(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(label_server, studies, ct_bundle, tool_bundle, class_bundle):
+def left_behind(label_server, studies, tool_bundle, fedmed_home, tmp_path_factory):
+    """Folder that a server leaves whose launcher is killed; it looks old. All that the launcher started has ended."""
+    home = fedmed_home / "label"
+    others = set(home.glob("server-*"))
+    with label_server(studies, tool_bundle, options=("--work", str(tmp_path_factory.mktemp("work")))) as orphan:
+        started = psutil.Process(orphan.process.pid).children(recursive=True)
+        (folder,) = set(home.glob("server-*")) - others
+        orphan.process.kill()
+        assert started and not psutil.wait_procs(started, timeout=1800)[1]
+    assert folder.exists()
+    os.utime(folder, (0, 0))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(label_server, left_behind, studies, ct_bundle, tool_bundle, class_bundle):
     with label_server(studies, ct_bundle, tool_bundle, class_bundle) as running:
         yield running
 
@@ -347,19 +362,8 @@ def test_weights_that_do_not_fit_stop_the_start(label_server, tool_bundle, studi
         pass
 
 
-def test_a_server_whose_launcher_was_killed_ends_and_leaves_no_folder_for_long(
-    label_server, tool_bundle, studies, fedmed_home, tmp_path
-):
-    home = fedmed_home / "label"
-    others = set(home.glob("server-*"))
-    with label_server(studies, tool_bundle, options=("--work", str(tmp_path / "work"))) as orphan:
-        started = psutil.Process(orphan.process.pid).children(recursive=True)
-        (left,) = set(home.glob("server-*")) - others
-        orphan.process.kill()
-        assert started and not psutil.wait_procs(started, timeout=1800)[1]
-    os.utime(left, (0, 0))
-    with label_server(studies, tool_bundle, options=("--work", str(tmp_path / "work"))):
-        assert not left.exists() and others < set(home.glob("server-*"))
+def test_the_next_server_removes_what_one_left_whose_launcher_was_killed(server, left_behind):
+    assert not left_behind.exists() and list(left_behind.parent.glob("server-*")), "and not its own folder"
 
 
 def test_the_server_ends_with_all_it_started_and_leaves_the_studies_alone(server, studies, fedmed_home):

@@ -123,6 +123,7 @@ def same(one, other):
     return len(one) == len(other) and all(map(same, one, other)) if isinstance(one, list | tuple) else one == other
 
 
+@pytest.mark.slow
 def test_a_site_that_cannot_work_ends_the_job_in_plain_words(job, tmp_path, tiny_site_configs, monkeypatch):
     folder = tmp_path / "configs"
     folder.mkdir()

@@ -42,6 +42,7 @@ def run(tmp_path_factory, write_tiny_job, tiny_site_configs, tap):
     command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(root / "ws"), "-t", "3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=root, env=environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert f"{PATIENT}.nii.gz does not exist" in done.stdout + done.stderr, "the site itself is told why it cannot work"
     return root
 
 
