@@ -65,7 +65,7 @@ def prepare(options: argparse.Namespace) -> None:
 
 
 def labels_of(options: argparse.Namespace) -> Labels:
-    """Where labels come from; a labels.csv in the folder is the default table."""
+    """Source of the labels; a labels.csv in the folder is the default table."""
     default = options.folder / "labels.csv"
     table = options.table or (default if default.is_file() else None)
     named = {what: getattr(options, f"{what}_column") for what in COLUMNS}

@@ -99,7 +99,7 @@ def prepare(options: argparse.Namespace) -> None:
 
 
 def clients_of(options: argparse.Namespace, wanted: WantedVideos, parent: Path) -> list[SiteRecordings]:
-    """Who gets which videos, as the options say; measured edges are printed, and written below ``parent``."""
+    """Videos of each client, as the options say; measured edges are printed, and written below ``parent``."""
     recordings = find_recordings(options.folder, wanted)[2]
     if options.each:
         return one_a_video(options.site, recordings)

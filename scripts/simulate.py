@@ -61,7 +61,7 @@ KILL_GRACE = 8.0  # seconds between asking the simulator to stop and killing it
 
 
 def models_folder(folder: Path) -> Path:
-    """Where the models lie in a folder, which may be a run's workspace.
+    """Folder of the models in a folder, which may be a run's workspace.
 
     Raises:
         JobError: there is no such folder.
@@ -188,7 +188,7 @@ def follow(
 
 @dataclass(frozen=True)
 class Options:
-    """How jobs are simulated: sites at work at a time (None: all), GPUs, what is printed, which runs, which controls.
+    """Options of a simulation: sites at work at a time (None: all), GPUs, what is printed, which runs and controls.
 
     Attributes:
         lock: descriptor of the workspace's lock, which the simulator holds too.
@@ -291,7 +291,7 @@ def simulate_controls(job: Path, workspace: Path, options: Options, controls: di
 
 
 def unfinished(workspace: Path) -> bool:
-    """Whether a workspace holds a run that can go on.
+    """True where a workspace holds a run that can go on.
 
     Raises:
         FedMedError: it holds a finished run.

@@ -1,4 +1,4 @@
-"""What a check says of the words that a job's bundle needs of a site."""
+"""Findings on the words that a job's bundle needs of a site."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is wrong with a site's images, masks and lists, by kind and in one clear line."""
+"""Faults of a site's images, masks and lists, by kind and in one clear line."""
 
 import gzip
 

@@ -1,4 +1,4 @@
-"""Which proxy gRPC takes, by its own rules."""
+"""Proxy that gRPC takes, by its own rules."""
 
 import pytest
 

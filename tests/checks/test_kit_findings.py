@@ -1,4 +1,4 @@
-"""What is wrong with the certificates of a kit and with what it allows."""
+"""Faults of the certificates of a kit and of what it allows."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the machine has, and settings that do not use it."""
+"""Facts about the machine, and settings that do not use it."""
 
 from dataclasses import replace
 

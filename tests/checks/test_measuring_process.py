@@ -1,4 +1,4 @@
-"""What is measured in each role, in this process; scripts/test_check_site.py does it in one of its own."""
+"""Measurements in each role, in this process; scripts/test_check_site.py does it in one of its own."""
 
 from types import SimpleNamespace
 

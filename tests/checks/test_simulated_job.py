@@ -1,4 +1,4 @@
-"""What the simulator is given: the job folder of a study, and where studies are that were jobs."""
+"""Input of the simulator: the job folder of a study, and where studies are that were jobs."""
 
 from pathlib import Path
 

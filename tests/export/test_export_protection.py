@@ -1,4 +1,4 @@
-"""What the model card says of differential privacy: never more than the sites told."""
+"""Model card on differential privacy: never more than the sites told."""
 
 import json
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Where a run may be, and the error for a folder that is not one."""
+"""Places where a run may be, and the error for a folder that is not one."""
 
 import shutil
 

@@ -9,7 +9,7 @@ EVERYTHING = RequestLimits(max_samples=99)
 
 
 class Store:
-    """What MONAI Label's datastore does for a strategy."""
+    """MONAI Label's datastore as far as a strategy uses it."""
 
     def __init__(self, folder, names):
         self.folder, self.infos = folder, {name: {} for name in names}

@@ -168,7 +168,7 @@ def test_the_work_on_a_site_is_found_from_any_copy_of_its_yaml(make_site, tmp_pa
 
 
 def test_a_linked_yaml_means_the_same_data_as_in_training(make_site, tmp_path):
-    """What is relative in it is relative to the link."""
+    """Relative paths in it are relative to the link."""
     path = make_site()
     path.write_text(path.read_text().replace(str(tmp_path / "site"), "site"))
     (tmp_path / "shared").mkdir()

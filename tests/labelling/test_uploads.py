@@ -1,4 +1,4 @@
-"""What clients send is opened as an image before it is kept."""
+"""Files from clients are opened as images before they are kept."""
 
 import gzip
 import zlib

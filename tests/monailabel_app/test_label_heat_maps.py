@@ -1,4 +1,4 @@
-"""Where a classifier saw its class: a picture of the image as the network saw it."""
+"""Heat maps of a classifier: a picture of the image as the network saw it."""
 
 import numpy as np
 import pytest

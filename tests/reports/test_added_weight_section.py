@@ -1,4 +1,4 @@
-"""What sites without labels add to the mean of the labelled ones, drawn over the rounds."""
+"""Weight that sites without labels add to the mean of the labelled ones, drawn over the rounds."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Where the server bounds updates, the report says how long they were and whose were cut."""
+"""Report of a server that bounds updates: their lengths, and the sites whose were cut."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""How a model sees frames, drawn from what a site kept; what is damaged is refused by name."""
+"""Pictures of how a model sees frames, from what a site kept; what is damaged is refused by name."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a method that trains at the server and weighs channels adds to a report."""
+"""Sections of a method that trains at the server and weighs channels."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a report says of the sites' own protection, and of nothing that a site kept to itself."""
+"""Report of the sites' own protection, and of nothing that a site kept to itself."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What the server warns of reaches the person who watches a run, and the one who reads its report."""
+"""Warnings of the server reach the person who watches a run, and the one who reads its report."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Which score a run is reported by, and which kind of page that makes."""
+"""Score by which a run is reported, and the kind of page that makes."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a report draws of masks of several classes."""
+"""Charts of masks of several classes."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the report says of sites that send a part of the model alone."""
+"""Report of sites that send a part of the model alone."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Which numbers of a training are shown: those that the run's method declares, if a site reported them."""
+"""Numbers of a training are shown that the run's method declares, if a site reported them."""
 
 import json
 

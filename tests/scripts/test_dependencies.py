@@ -42,7 +42,7 @@ def test_this_checkouts_locks_are_whole_and_have_no_open_advisory():
 
 
 def test_every_package_of_this_environment_is_locked():
-    """What is installed here came from a lock, so nothing is pinned nowhere."""
+    """Every installed package came from a lock, so nothing is pinned nowhere."""
     from importlib import metadata
 
     names = runpy.run_path(str(SCRIPT))

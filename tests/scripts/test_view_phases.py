@@ -41,7 +41,7 @@ def job(tmp_path):
 
 
 def pixels(path, colour):
-    """How many are of a colour."""
+    """Number of pixels of a colour."""
     picture = np.asarray(Image.open(path).convert("RGB"), dtype=int)
     return int((np.abs(picture - ImageColor.getrgb(colour)) < 12).all(-1).sum())
 

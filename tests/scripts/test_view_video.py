@@ -45,7 +45,7 @@ def run(site, tmp_path):
 
 
 def pixels(picture, colour):
-    """How many are of a colour, or nearly so."""
+    """Number of pixels of a colour, or nearly so."""
     return int((np.abs(np.asarray(picture.convert("RGB"), dtype=int) - ImageColor.getrgb(colour)) < 12).all(-1).sum())
 
 

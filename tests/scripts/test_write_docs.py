@@ -1,4 +1,4 @@
-"""What the docs take from the code is current, and the JSON Schemas for editors say what FedMed itself accepts."""
+"""Parts of the docs that come from the code are current; the editors' JSON Schemas say what FedMed accepts."""
 
 import json
 import re

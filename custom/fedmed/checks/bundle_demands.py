@@ -1,4 +1,4 @@
-"""What the bundle of a job asks of a site: which images, which classes, and what is to leave beside the model."""
+"""Demands of a job's bundle on a site: which images, which classes, and what is to leave beside the model."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from fedmed.settings.site import SiteConfig
 
 @dataclass(frozen=True)
 class BundleDemands:
-    """What a job's bundle asks of a site; nothing is known without a job, or where the bundle cannot be opened.
+    """Demands of a job's bundle on a site; nothing is known without a job, or where the bundle cannot be opened.
 
     Attributes:
         bundle, kind: as it is installed here, and of the task.

@@ -50,13 +50,13 @@ class CheckedSite:
 
     @property
     def inspection(self) -> Inspection:
-        """What opens and lists the images."""
+        """Inspection that opens and lists the images."""
         inspection: Inspection = made(self.kind.inspects)
         return inspection
 
     @property
     def images(self) -> list[Case]:
-        """What was opened, each file once."""
+        """Opened cases, each file once."""
         return list({id(case): case for case in self.cases.values()}.values())
 
     @property
@@ -66,7 +66,7 @@ class CheckedSite:
 
     @property
     def trains_on(self) -> TrainedOn:
-        """What the site's rounds read of its lists, with or without labels, and whose it is: for its own screen."""
+        """Images that the site's rounds read, with or without labels, and their patients: for its own screen."""
         if self.role not in TRAINING_ROLES:
             return TrainedOn()
         entries = [entry for entry in self.entries if entry not in self.cases or self.cases[entry].usable]
@@ -92,7 +92,7 @@ class CheckedSite:
 
     @property
     def samples(self) -> int:
-        """What one epoch goes through: images, or the frames of videos, as many as the measured ones let expect."""
+        """Samples of one epoch: images, or the frames of videos, as many as the measured ones let expect."""
         measured = [entry for entry in self.sample if entry.list == "training"]
         if self.measured is None or self.measured.frames is None or not measured:
             return self.trained_on
@@ -111,5 +111,5 @@ class CheckedSite:
 
     @property
     def ready(self) -> bool:
-        """Whether nothing must be solved before the site joins."""
+        """True where nothing must be solved before the site joins."""
         return not problems(self.findings)

@@ -87,7 +87,7 @@ def _scored(read: Job) -> set[str]:
 
 
 def is_done(job: Path, workspace: Path) -> bool:
-    """Whether a workspace holds a finished run, and that is one of a job.
+    """True where a workspace holds a finished run, and that is one of a job.
 
     Raises:
         JobError: a finished run of another job.
@@ -101,7 +101,7 @@ def is_done(job: Path, workspace: Path) -> bool:
 
 
 def is_made(control: Path, kind: str, workspace: Path) -> bool:
-    """Whether a folder holds the finished control of a kind of the run in a workspace.
+    """True where a folder holds the finished control of a kind of the run in a workspace.
 
     Raises:
         JobError: a finished run that is none.

@@ -1,4 +1,4 @@
-"""What a site's check opens and lists of CT with masks."""
+"""Inspection of CT with masks, and of CT with classes, in a site's check."""
 
 import math
 import re

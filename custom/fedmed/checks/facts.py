@@ -33,7 +33,7 @@ _PARTS = {
 
 
 def lists(checked: CheckedSite) -> Rows:
-    """How many images each list holds."""
+    """Number of images in each list."""
     return [(key, str(checked.counts.get(key, 0))) for key in LISTS]
 
 

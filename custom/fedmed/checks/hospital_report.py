@@ -1,4 +1,4 @@
-"""What a check shows and writes at the hospital, where it stays: it names files and patients."""
+"""Output of a check for the hospital, where it stays: it names files and patients."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What a site's check needs of a kind of task: which images it opens, and what it lists of them."""
+"""Base of the inspections of a site's check: which images they open, and what they list of them."""
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -49,7 +49,7 @@ class Inspection(ABC):
 
     @abstractmethod
     def judge_images(self, cases: Cases, size: int | None) -> Iterator[SiteFinding]:
-        """What is wrong with or odd about single images; ``size``: pixels of the square that they are fitted into."""
+        """Judge single images; ``size``: pixels of the square that they are fitted into."""
 
     def judge(self, cases: Cases, size: int | None) -> list[SiteFinding]:
         """Everything that is wrong with or odd about the inspected entries, their lists included."""
@@ -65,7 +65,7 @@ class Inspection(ABC):
         return findings
 
     def judge_patients(self, entries: Sequence[Entry]) -> Iterator[SiteFinding]:
-        """Which patients are trained on and scored by; no file is opened."""
+        """Find patients who are trained on and scored by; no file is opened."""
         return self._in_two_lists("patient", {entry: entry.owner for entry in entries if entry.owner is not None})
 
     def _in_two_lists(self, kind: str, identities: Mapping[Entry, str]) -> Iterator[SiteFinding]:
@@ -88,13 +88,13 @@ class Inspection(ABC):
                 yield data_finding("twice", text, *first, also=tuple(others))
 
     def judge_rate(self, cases: Cases, rate: float | None) -> Iterator[SiteFinding]:
-        """Which labels of a video are of no frame that the job takes; ``rate``: frames a second, None without a job."""
+        """Find a video's labels of frames that the job does not take; ``rate``: frames a second, None without a job."""
         return iter(())
 
     def judge_labels(
         self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
     ) -> Iterator[SiteFinding]:
-        """What is wrong with labels that are words; see :func:`fedmed.checks.bins.judge_classes`."""
+        """Find what is wrong with labels that are words; see :func:`fedmed.checks.bins.judge_classes`."""
         return iter(())
 
     @abstractmethod

@@ -31,7 +31,7 @@ CONNECT_TIMEOUT = 10.0  # seconds for a connection
 
 @dataclass(frozen=True)
 class Space:
-    """What a folder needs, what is free on its disk, and what it holds already that could be deleted, in bytes."""
+    """Bytes that a folder needs, that are free on its disk, and that it holds already and could be deleted."""
 
     what: str
     folder: Path
@@ -171,7 +171,7 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 @dataclass
 class Connection:
-    """What is known of the way to the server; None where it was not tried.
+    """Facts about the way to the server; None where it was not tried.
 
     Attributes:
         reached: whether a connection could be made.

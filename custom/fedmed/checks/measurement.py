@@ -32,7 +32,7 @@ COMPARED = 16  # the same, where a kind of training has no labels and compares c
 
 @dataclass(frozen=True)
 class Measured:
-    """What a site's work costs; None where it was not measured.
+    """Cost of a site's work; None where it was not measured.
 
     Attributes:
         batch: cases in a batch here; ``job_batch`` is the job's own.

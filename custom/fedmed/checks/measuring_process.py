@@ -176,7 +176,7 @@ def _memory(site: SiteConfig) -> dict[str, int]:
 
 
 def die_first() -> None:
-    """When the machine runs out of memory, this process is to be killed and no other."""
+    """Ask the system to kill this process and no other if the machine runs out of memory."""
     try:
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     except OSError:  # not Linux, or not allowed

@@ -1,4 +1,4 @@
-"""What a site would do in a job: its role there, with which bundle and settings."""
+"""Part of a site in a job: its role there, with which bundle and settings."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

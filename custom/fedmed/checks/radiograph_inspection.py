@@ -1,4 +1,4 @@
-"""What a site's check opens and lists of radiographs whose labels are classes."""
+"""Inspection of radiographs whose labels are classes, in a site's check."""
 
 import re
 from collections import Counter, defaultdict
@@ -72,7 +72,7 @@ class RadiographInspection(ClassInspection):
         return with_lists({entry: cases[entry.image] for entry in entries})
 
     def judge_images(self, cases: Cases, size: int | None) -> Iterator[SiteFinding]:
-        """Which images cannot be read, which have two classes, and how many are smaller than the network's input."""
+        """Find images that cannot be read, that have two classes, or that are smaller than the network's input."""
         labelled: dict[str, list[Entry]] = defaultdict(list)  # by content
         for entry, case in cases.items():
             for fault in case.faults:

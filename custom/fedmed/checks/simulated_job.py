@@ -1,4 +1,4 @@
-"""What NVFlare's simulator must be given: a job folder, the sites of a job, and a workspace that it may delete."""
+"""Input of NVFlare's simulator: a job folder, the sites of a job, and a workspace that it may delete."""
 
 import json
 import shutil

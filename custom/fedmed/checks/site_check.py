@@ -36,7 +36,7 @@ EXCEPTIONS = ("no_grpc_proxy", "no_proxy")
 
 
 class Silent:
-    """What a check shows while it works: nothing."""
+    """Display of a check while it works: nothing."""
 
     def track(self) -> Track:
         """Return what shows the progress of the images."""
@@ -49,7 +49,7 @@ class Silent:
 
 @dataclass
 class Options:
-    """What is asked for; see ``scripts/check_site.py``."""
+    """Options of a check; see ``scripts/check_site.py``."""
 
     job: str | None = None
     role: str | None = None

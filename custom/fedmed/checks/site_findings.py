@@ -1,4 +1,4 @@
-"""What a check finds: a sentence for the hospital's own screen, and fixed words for the page that leaves it.
+"""Findings of a check: a sentence for the hospital's own screen, and fixed words for the page that leaves it.
 
 The page never shows a finding's sentence, which names files and patients: it counts kinds. A kind is one of a closed
 list, so nothing that a site wrote can pass through it.

@@ -204,7 +204,7 @@ def _code(kit: Kit) -> Iterator[SiteFinding]:
 
 
 def _right(role: Any, right: str) -> Any:
-    """What a role may do: one word for all rights, or one for each."""
+    """Return a role's right, which has one word for all rights, or one for each."""
     return role.get(right, "none") if isinstance(role, Mapping) else role
 
 

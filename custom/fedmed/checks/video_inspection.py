@@ -1,4 +1,4 @@
-"""What a site's check opens and lists of videos with labels by time and masks by frame."""
+"""Inspection of videos with labels by time and masks by frame, in a site's check."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ class VideoInspection(Inspection):
         return with_lists({entry: cases[entry.image, entry.table, entry.mask] for entry in entries})
 
     def judge_images(self, cases: Cases, size: int | None) -> Iterator[SiteFinding]:
-        """What is wrong with single videos and their labels, and which contain frames out of the body."""
+        """Find what is wrong with single videos and their labels, and frames out of the body."""
         for entry, case in cases.items():
             for fault in case.faults:
                 kind = "video_labels" if fault.startswith(("table", "mask")) else "video"
@@ -69,7 +69,7 @@ class VideoInspection(Inspection):
     def judge_labels(
         self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
     ) -> Iterator[SiteFinding]:
-        """Which tables do not have just the job's classes, and what is odd about those of a list together."""
+        """Find tables that do not have just the job's classes, and what is odd about those of a list together."""
         tables: dict[str, list[TimedLabels]] = {}
         for entry in entries if classes else ():
             if entry.table is None:
@@ -85,7 +85,7 @@ class VideoInspection(Inspection):
     def judge_tables(
         self, tables: Mapping[str, Sequence[TimedLabels]], classes: Sequence[str], role: str | None
     ) -> Iterator[SiteFinding]:
-        """Which tools a list never or always shows; list -> its tables."""
+        """Find tools that a list never or always shows; list -> its tables."""
         rows = {name: [(len(table.seconds), table.shown()) for table in own] for name, own in tables.items()}
         for text in tool_counts.one_sided({name: tool_counts.added(own) for name, own in rows.items()}):
             yield data_finding("one_sided", text)
@@ -122,7 +122,7 @@ class PhaseInspection(VideoInspection):
     def judge_tables(
         self, tables: Mapping[str, Sequence[TimedLabels]], classes: Sequence[str], role: str | None
     ) -> Iterator[SiteFinding]:
-        """Which phases a list does not have, and whether one is all that a labelled site would train on."""
+        """Find phases that a list does not have, and a single one that is all that a labelled site would train on."""
         counts = {name: phase_counts.added(table.lasting() for table in own) for name, own in tables.items()}
         if role == "supervised" and (phase := phase_counts.alone(counts).get("training")):
             text = f"every frame of 'training' is of the phase '{phase}'; list videos with other phases too"
@@ -137,7 +137,7 @@ class MaskInspection(VideoInspection):
     values = range(256)
 
     def judge_rate(self, cases: Cases, rate: float | None) -> Iterator[SiteFinding]:
-        """How many masks of a video are used at the job's rate; without a job nobody knows it, and nothing is said."""
+        """Count the masks of a video that are used at the job's rate; without a job nothing is said."""
         for entry, case in cases.items() if rate else ():
             if entry.mask is None or not case.usable or not isinstance(case, VideoCase) or case.stored is None:
                 continue
@@ -152,7 +152,7 @@ class MaskInspection(VideoInspection):
     def judge_labels(
         self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
     ) -> Iterator[SiteFinding]:
-        """Which masks have values that stand for none of the job's classes."""
+        """Find masks with values that stand for none of the job's classes."""
         for entry in entries if classes else ():
             if entry.mask is None:
                 continue
@@ -186,7 +186,7 @@ def _died(named: tuple[Path, Path | None, Path | None]) -> VideoCase:
 
 
 def _frames(entry: Entry, cases: Cases) -> int:
-    """How many frames a video will have in the store; of one that was not opened, as its header says."""
+    """Number of frames that a video will have in the store; of one that was not opened, as its header says."""
     if entry in cases:
         return cases[entry].shape[0] if cases[entry].usable else 0
     try:

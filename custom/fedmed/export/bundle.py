@@ -42,7 +42,7 @@ BASE_NOTE += "[README.md](README.md).\n\n"
 
 @dataclass(frozen=True)
 class Exported:
-    """What was made.
+    """Result of an export.
 
     Attributes:
         out: the bundle's folder.
@@ -310,7 +310,7 @@ def _check_words(bundle: Bundle, site: str | None, words: Mapping[str, str]) -> 
 
 
 def _made_of_words(bundle: Bundle, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What the bundle asks an export to write in place of words, such as a vector that a text encoder makes of them."""
+    """Make what the bundle asks an export to write in place of words, such as the vector of a text encoder."""
     asked = bundle.federation.get(AT_EXPORT) or {}
     parser = bundle.parser(device="cpu", dataset_dir=str(Path.cwd()), **facts)
     made = {id: parsed(parser, source) for id, source in asked.items()}

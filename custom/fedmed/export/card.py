@@ -111,7 +111,7 @@ def settings(config: Path) -> list[tuple[str, str]]:
 
 
 def story(fed: Mapping[str, Any], exporter: Exporter) -> str:
-    """How the model came about, in a few sentences."""
+    """Tell how the model came about, in a few sentences."""
     kind, private, start, warm = exporter.kind, fed["private_tensors_of"], fed["model_round"], fed["warm_start_rounds"]
     amount, unit = (fed["steps"], "step") if "steps" in fed else (fed["epochs"], "epoch")
     length = f"{amount:g} {unit}{'s' * (amount != 1)}"  # epochs may be a fraction
@@ -146,7 +146,7 @@ def _mean_of_sites(mean: Mapping[str, Any] | None) -> str:
 
 
 def _exchanged(exchange: Mapping[str, Any] | None) -> str:
-    """Whether values of them did leave, and when; the rounds are counted from 1."""
+    """Say which values of them did leave, and when; the rounds are counted from 1."""
     if exchange is None:
         return ""
     names, rounds = join([f"`{name}`" for name in exchange["names"]]), exchange["rounds"]
@@ -211,7 +211,7 @@ def _plain(sharing: Any) -> str:
 
 
 def results_note(fed: Mapping[str, Any], exporter: Exporter) -> str:
-    """What the table of results shows, or why there is none."""
+    """Say what the table of results shows, or why there is none."""
     score, kind, reached = Score(**fed["score"]), exporter.kind, fed[f"validation_{fed['score']['name']}"]
     if not kind.labelled:
         last = fed.get("last_round") or {}
@@ -227,7 +227,7 @@ def results_note(fed: Mapping[str, Any], exporter: Exporter) -> str:
 
 
 def limits(fed: Mapping[str, Any], kind: Kind, caution: str = "") -> list[str]:
-    """What the numbers above do not say; ``caution``: the method's."""
+    """Limits that the numbers above do not tell; ``caution``: the method's."""
     test = f"test_{fed['score']['name']}"
     tested = [row for row in fed["sites"] if row[test] is not None]
     found = [*_idle(fed, kind), *(_scores(fed, kind, test, tested) if kind.labelled else ())]
@@ -254,7 +254,7 @@ def limits(fed: Mapping[str, Any], kind: Kind, caution: str = "") -> list[str]:
 
 
 def _idle(fed: Mapping[str, Any], kind: Kind) -> list[str]:
-    """Who was to train and contributed nothing."""
+    """Name those who were to train and contributed nothing."""
     idle = [row["site"] for row in fed["sites"] if row.get("contributed") == 0]
     roles = [row.get("contributed") for row in fed["sites"] if row["role"] == "supervised"]
     found = [f"No update of {join(idle)} entered the model."] if idle else []
@@ -295,7 +295,7 @@ def _calibration(temperature: float, kind: Kind) -> str:
 
 
 def protection(facts: Mapping[str, Any]) -> str:
-    """What may be promised about the training images, in one sentence."""
+    """Promise about the training images, in one sentence."""
     clip, noise = facts.get("sites_that_clip", 0), facts.get("sites_with_noise", 0)
     nothing = "nothing is promised about what the model reveals of its training images"
     if not noise:

@@ -57,7 +57,7 @@ def _sources(names: Collection[str], overrides: Mapping[str, Any], own: Mapping[
 
 
 def _unfit(main: Path, overlay: Path) -> bool:
-    """Whether an overlay makes a network or an input that the weights were not trained for."""
+    """True where an overlay makes a network or an input that the weights were not trained for."""
     return footprint(merged(main), FITTED) != footprint(merged(main, [overlay]), FITTED)
 
 

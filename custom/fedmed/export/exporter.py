@@ -1,4 +1,4 @@
-"""What is exported of a kind of task, also of an encoder alone."""
+"""Exporters of the kinds of tasks, and of an encoder alone."""
 
 import json
 import math
@@ -37,7 +37,7 @@ LARGEST_SHARE = 1e-6  # difference of two features, as a part of the largest
 
 
 class Exporter:
-    """What an export does with the whole network of a run; a kind of task names such a class by path.
+    """Export of the whole network of a run; a kind of task names such a class by path.
 
     Args:
         kind: of the task.
@@ -76,11 +76,11 @@ class Exporter:
         return {setting: value.replace(PRETRAINED, "model.pt")} if isinstance(value, str) else {}
 
     def complete_without(self, held: list[str]) -> bool:
-        """Whether the export is complete without the tensors that the sites hold back."""
+        """True where the export is complete without the tensors that the sites hold back."""
         return not held
 
     def facts(self, run: FinishedRun) -> dict[str, Any]:
-        """What the metadata tell of the run beside what they tell of every run."""
+        """Facts of the run for the metadata, beside those that every run has."""
         return {}
 
     def compare(self, before: Path, after: Path) -> str:
@@ -116,7 +116,7 @@ class Exporter:
         return {}
 
     def next_steps(self, out: Path) -> list[str]:
-        """What one does with the exported bundle, as lines for a terminal."""
+        """Lines for a terminal: uses of the exported bundle."""
         run = f"(cd {out} && python -m monai.bundle run --config_file configs/inference.yaml"
         served = [f"in MONAI Label:  scripts/label.sh /data/images {out}"] if self.kind.proposal else []
         what = self.kind.card.inputs
@@ -194,7 +194,7 @@ def _names(before: Path, after: Path, pattern: str) -> list[Path]:
 
 
 def _same(name: Path, a: np.ndarray, b: np.ndarray, unit: str) -> int:
-    """How many are marked of two masks of one shape; ExportError where they differ."""
+    """Count what is marked in two masks of one shape; ExportError where they differ."""
     if not np.array_equal(a, b):
         raise ExportError(f"{name}: {int((a != b).sum())} of {a.size} {unit} differ before and after the export")
     return int(np.count_nonzero(a))
@@ -295,7 +295,7 @@ class EncoderExporter(Exporter):
 
     @property
     def baked(self) -> tuple[list[str], dict[str, Any]]:
-        """What holds for a training with labels too: sizes, and not the method."""
+        """Those that hold for a training with labels too: sizes, and not the method."""
         own = ConfigParser.load_config_file(self.bundle.config_file(self.made.overlay))
         overlays = [name for name in self.bundle.overlays if name != self.made.overlay]
         return overlays, {key: value for key, value in self.bundle.overrides.items() if key not in own}
@@ -305,11 +305,11 @@ class EncoderExporter(Exporter):
         return {}
 
     def complete_without(self, held: list[str]) -> bool:
-        """What is left of the network goes on without the rest."""
+        """True where the encoder is complete, for it goes on without the rest."""
         return not any(name.startswith(self.made.prefix) for name in held)
 
     def facts(self, run: FinishedRun) -> dict[str, Any]:
-        """That it is a pre-training, and the sites' mean of each of the method's scalars in the last round."""
+        """Note that it is a pre-training, and the sites' mean of each of the method's scalars in the last round."""
         sites = (run.rounds[-1].get("sites") or {}).values()
         sent = {scalar.name: [site[scalar.name] for site in sites if scalar.name in site]
                 for scalar in self.method.scalars()}  # fmt: skip

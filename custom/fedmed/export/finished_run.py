@@ -45,7 +45,7 @@ class FinishedRun:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """What the run was made of: ``study``, ``rule``, ``model``."""
+        """Configuration of the run: ``study``, ``rule``, ``model``."""
         return self.facts["config"]
 
     @cached_property
@@ -65,7 +65,7 @@ class FinishedRun:
 
     @property
     def score(self) -> Score:
-        """What the run's models were compared by; Dice in runs that do not say it."""
+        """Score by which the run's models were compared; Dice in runs that do not say it."""
         values = self.facts.get("score")
         return DICE if values is None else parse_score(values, self.records / "run.json")
 

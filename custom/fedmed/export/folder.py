@@ -41,7 +41,7 @@ def check_apart(out: Path, base: Path) -> None:
 
 
 def is_exported(folder: Path) -> bool:
-    """Whether a folder was made by an export."""
+    """True for a folder that an export made."""
     try:
         return "federation" in json.loads((folder / CONFIGS / METADATA).read_text(encoding="utf-8"))
     except (OSError, ValueError):

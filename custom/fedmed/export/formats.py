@@ -22,7 +22,7 @@ BATCHES = (1, 2)  # the number of windows is free
 
 @dataclass(frozen=True)
 class Part:
-    """What of a bundle is written in other formats.
+    """Part of a bundle that is written in other formats.
 
     Attributes:
         id: of the network in the configs.

@@ -33,7 +33,7 @@ PLACES = ("fedmed", "simulate_job/fedmed", ".")
 
 @dataclass(frozen=True)
 class KeptMean:
-    """What the server of a run has kept.
+    """Mean of the sites' private layers that the server of a run has kept.
 
     Attributes:
         tensors: name -> mean over the sites.

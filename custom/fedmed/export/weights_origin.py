@@ -1,4 +1,4 @@
-"""Where an exported bundle's weights come from, without a word that names a site."""
+"""Origin of an exported bundle's weights, without a word that names a site."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ SCORES = {SELECTED: ("validation", "test"), "last": ("validation_last", "test_la
 def provenance(
     run: FinishedRun, store: ModelStore, exporter: Exporter, weights: Weights, which: str, site: str | None
 ) -> dict[str, Any]:
-    """How the ``selected`` or ``last`` weights were made; ``site``: whose private tensors they hold, if anybody's."""
+    """Tell how the ``selected`` or ``last`` weights were made; ``site``: owner of their private tensors, if anybody."""
     best_round, mean_of = run.result.get("best_round"), run.result.get("mean_of")
     last_is_selected = best_round == weights.round and not mean_of  # then sites tested it under that name
     if which == LAST_MODEL and last_is_selected:
@@ -70,7 +70,7 @@ def provenance(
 
 
 def _mean(mean: KeptMean | None, numbers: Mapping[str, str]) -> dict[str, Any]:
-    """Who released the private tensors of which a model for an unseen site holds the mean; {} of another model."""
+    """Shares of the sites in the private tensors of a model for an unseen site; {} of another model."""
     if mean is None:
         return {}
     shares = sorted((numbers.get(name, "another site"), share) for name, share in mean.weights.items())
@@ -78,7 +78,7 @@ def _mean(mean: KeptMean | None, numbers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _exchange(run: FinishedRun) -> dict[str, Any]:
-    """Which values the sites told one another, and in which rounds, as the server's records have it: a study that asks
+    """Values that the sites sent one another, and in which rounds, by the server's records: a study that asks
     for an exchange does not say that there was one. {} where it asks for none.
     """
     exchange = run.job.exchange
@@ -112,7 +112,7 @@ def _roles(run: FinishedRun) -> dict[str, dict[str, Any]]:
 
 
 def _aggregation(run: FinishedRun) -> dict[str, Any]:
-    """What the server made of the updates, and what each role shared."""
+    """Settings by which the server aggregated the updates, and what each role shared."""
     job, study = run.job, run.study
     groups: dict[str, str] = {role: job.group(role) for role in sorted(set(study.sites.values()))}
     sends = {role: made.sends for role, made in job.method.roles().items() if made.sends}
@@ -144,7 +144,7 @@ def _cases(run: FinishedRun) -> dict[str, int]:
 
 
 def _protection(run: FinishedRun) -> dict[str, Any]:
-    """How many sites clipped and noised their updates, as far as they let it be known, and the largest ε of them."""
+    """Count the sites that clipped and noised their updates, as far as they let it be known, and the largest ε."""
     last: dict[str, Mapping[str, Any]] = {}
     for line in run.rounds:
         last |= {site: sent for site, sent in (line.get("sites") or {}).items() if sent.get("clip_norm")}

@@ -22,7 +22,7 @@ NEW, REPLACED, UNCHANGED, LEFT, REFUSED = "new", "replaced", "unchanged", "left 
 
 @dataclass(frozen=True)
 class LabelOutcome:
-    """What became of one saved label.
+    """Outcome of one saved label.
 
     Attributes:
         case: id of the image.
@@ -117,7 +117,7 @@ class CorrectionPlan(ABC):
 
     @abstractmethod
     def is_same(self, former: str, mask: DrawnMask) -> bool:
-        """Whether what an entry names as its masks has just this one."""
+        """True where the masks that an entry names hold just this one."""
 
     @abstractmethod
     def put(self, target: str, former: str | None, mask: DrawnMask) -> str:
@@ -133,10 +133,10 @@ class CorrectionPlan(ABC):
 
     @abstractmethod
     def has_foreground(self, file: Path) -> bool:
-        """Whether a mask has foreground; not if it cannot be read."""
+        """True where a mask has foreground; not if it cannot be read."""
 
     def place_of(self, image: Path) -> str:
-        """Where what an entry names lies, without links, for an image of it."""
+        """Path, without links, of what an entry names, for an image of it."""
         return os.path.realpath(image)
 
     def require_foreground(self) -> None:

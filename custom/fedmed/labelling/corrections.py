@@ -34,7 +34,7 @@ DATASTORE = "datastore_v2.json"  # MONAI Label's own notes
 
 @dataclass
 class CorrectionResult:
-    """What :func:`use_labels` did, or would do.
+    """Result of :func:`use_labels`, or of a dry run of it.
 
     Attributes:
         outcomes: one for each saved label, by id.
@@ -200,7 +200,7 @@ class FrameCorrections(CorrectionPlan):
         return sorted(path for path in folder.glob("*") if path.suffix.lower() == PNG)
 
     def _file(self, image: Path) -> str:
-        """What the mask of a frame is called; DataError where nothing tells the frame's time."""
+        """Name of a frame's mask; DataError where nothing tells the frame's time."""
         video = self.place_of(image)
         name = os.path.relpath(os.path.join(os.path.realpath(image.parent), image.name), video)
         listed = FrameFolder(Path(video)).listed
@@ -288,7 +288,7 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def read_notes(folder: Path) -> dict[str, Any]:
-    """What MONAI Label knows of each image of a work folder; empty where there are no readable notes."""
+    """Read MONAI Label's notes on each image of a work folder; empty where there are no readable ones."""
     try:
         notes = json.loads((folder / DATASTORE).read_text(encoding="utf-8"))["objects"]
     except (OSError, ValueError, KeyError, TypeError):

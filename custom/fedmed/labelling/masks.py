@@ -87,7 +87,7 @@ def volume_ml(mask: np.ndarray, affine: np.ndarray) -> float:
 
 
 def has_foreground(path: Path) -> bool:
-    """Whether a NIfTI file has a voxel other than 0; not if it cannot be read."""
+    """True where a NIfTI file has a voxel other than 0; not if it cannot be read."""
     try:
         return bool((_read_nifti(path)[0] != 0).any())
     except DataError:

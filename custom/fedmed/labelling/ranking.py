@@ -1,4 +1,4 @@
-"""Which image a reader should label next: scores that are computed once, and turns that two readers do not share."""
+"""Choice of the image to label next: scores that are computed once, and turns that two readers do not share."""
 
 import hashlib
 import logging
@@ -17,7 +17,7 @@ STORED = "fedmed"  # key of an image's information in MONAI Label's datastore
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """What one request may cost, and how long an image that was handed out is reserved, in seconds."""
+    """Cost that one request may have, and how long an image that was handed out is reserved, in seconds."""
 
     max_samples: int = 8  # images that are scored in one request, 1 or more
     max_seconds: float = 60.0  # no further image is begun after this time
@@ -40,7 +40,7 @@ class RequestLimits:
 
 
 class Datastore(Protocol):
-    """What MONAI Label's datastore is asked for: of an image's id its file, which may be fetched, and its notes."""
+    """Calls to MONAI Label's datastore: of an image's id its file, which may be fetched, and its notes."""
 
     def get_image_uri(self, image_id: str) -> str: ...
     def get_image_info(self, image_id: str) -> dict[str, Any]: ...
@@ -67,7 +67,7 @@ class Scorer:
     _failed: dict[str, str] = field(default_factory=dict)
 
     def known(self, store: Datastore, image: str) -> tuple[bool, float | None]:
-        """Whether there is nothing to compute, and the score; None for an image that could not be scored."""
+        """Return True where there is nothing to compute, and the score; None for an image that could not be scored."""
         entry = store.get_image_info(image).get(STORED, {}).get(self.name) or {}
         if not entry and image not in self._failed:  # asking for the path may fetch the image
             return False, None
@@ -155,7 +155,7 @@ def choose(
 
 
 def _handed_out(info: Mapping[str, Any]) -> float:
-    """When any strategy handed an image out last; MONAI Label writes this."""
+    """Time at which any strategy handed an image out last; MONAI Label writes it."""
     return max((entry.get("ts", 0) for entry in info.get("strategy", {}).values()), default=0)
 
 

@@ -143,7 +143,7 @@ def read_site(path: Path) -> SiteConfig:
 
 
 def work_folder(studies: Path) -> Path:
-    """Where the work on a folder or on a site's YAML lies by default: ``$FEDMED_HOME/label/<name>-<hash>``.
+    """Default folder for the work on a folder or on a site's YAML: ``$FEDMED_HOME/label/<name>-<hash>``.
 
     That of a site depends on its name and data, not on where its YAML lies.
     """
@@ -237,7 +237,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a process has locked a folder, which need not exist."""
+    """True where a process has locked a folder, which need not exist."""
     try:
         with (folder / LOCK).open("r+") as file:
             return not _lock(file.fileno())
@@ -246,7 +246,7 @@ def in_use(folder: Path) -> bool:
 
 
 def in_use_message(folder: Path) -> str:
-    """What to tell a user about a folder that is locked."""
+    """Message for a user about a folder that is locked."""
     return (
         f"another label server serves {folder}; end that one first (one server can serve several bundles), or name "
         "another folder with --work"

@@ -65,7 +65,7 @@ def _frames(video: Path) -> list[Path]:
 
 
 def _corrected(entry: Any) -> bool:
-    """Whether the label of an entry is a mask, or a folder of masks, that a reader drew in the label server."""
+    """True where the label of an entry is a mask, or a folder of masks, that a reader drew in the label server."""
     labels = [entry.get(key) for key in ("label", "masks")] if isinstance(entry, Mapping) else []
     return any(isinstance(label, str) and Path(label).is_relative_to(CORRECTED) for label in labels)
 
@@ -172,7 +172,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _plain_weak(augment: Augment) -> bool:
-    """Whether the view of the pseudo-label is the image as it is, which then needs one prediction for all seeds."""
+    """True where the view of the pseudo-label is the image as it is, which then needs one prediction for all seeds."""
     parts = getattr(augment, "augments", (augment,))
     return all(getattr(type(part), "weak", Augment.weak) is Augment.weak for part in parts)
 
@@ -199,7 +199,7 @@ def predictive_uncertainty(p: Tensor, together: bool = False) -> float:
 
 
 def view_disagreement(p: Tensor, q: Tensor, together: bool = False) -> float:
-    """How far two predictions of one image are apart, from 0 (equal) to 1.
+    """Distance of two predictions of one image, from 0 (equal) to 1.
 
     Of a segmentation it is ``1 - (2 Σpq + 1) / (Σp² + Σq² + 1)`` over the foreground: one minus soft Dice. A mean of
     ``|p - q|`` over the volume would rank scans by the size of their lesions; relative to what is found, a scan whose

@@ -1,4 +1,4 @@
-"""What a report shows of a classification: a score of each site's list, ROC and reliability curves, and heat-maps."""
+"""Report of a classification: a score of each site's list, ROC and reliability curves, and heat-maps."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ KEYS = ("image", "heat", "probabilities", "classes", "label", "case")
 
 
 def one_class_called(site: str, found: Probabilities) -> str:
-    """That all cases of a site, two or more, are called one class, and what that is worth; else empty."""
+    """Say that all cases of a site, two or more, are called one class, and what that is worth; else empty."""
     if len(found.labels) < 2 or np.ptp(found.predicted):
         return ""
     place, cases = int(found.predicted[0]), len(found.labels)
@@ -42,7 +42,7 @@ def one_class_called(site: str, found: Probabilities) -> str:
 
 
 def holds(row: SiteRow, value: float) -> bool:
-    """Whether a value lies in a row's interval."""
+    """True where a value lies in a row's interval."""
     return row.low is not None and row.high is not None and row.low <= value <= row.high
 
 

@@ -61,7 +61,7 @@ def read_with_controls(folder: str | Path, controls: Sequence[str | Path] = ()) 
 
 
 def _holds_run(place: Path) -> bool:
-    """Whether a folder is that of a run: a site may have the name of a control's."""
+    """True for the folder of a run: a site may have the name of a control's."""
     return (place / "server").is_dir()
 
 
@@ -106,7 +106,7 @@ def check_control(run: Run, control: Run) -> None:
 
 
 def _unadapted(run: Run) -> dict[str, Any]:
-    """What the record of a run would say without its adaptation, of which its labelled sites may have a part."""
+    """Record of a run as it would be without its adaptation, of which its labelled sites may have a part."""
     if not run.adapts:
         return run.config
     plain = _plain(run.study)
@@ -127,7 +127,7 @@ def _plain(study: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """What should be equal in a run and its control but is not: ``'rounds' is 14 and 8``.
+    """Return what should be equal in a run and its control but is not: ``'rounds' is 14 and 8``.
 
     Args:
         ours, theirs: what ``run.json`` has of study, rule and model; of rule and model, what both say is compared.

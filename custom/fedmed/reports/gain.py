@@ -1,4 +1,4 @@
-"""What the sites that train without labels bring: a run beside its controls, site by site."""
+"""Gain by the sites that train without labels: a run beside its controls, site by site."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ class Gain:
 
     @property
     def verdict(self) -> str:
-        """What the interval says; empty where there are no single cases to tell.
+        """Verdict by the interval; empty where there are no single cases to tell.
 
         An interval that holds 0 says that no difference was detected only where so many patients would have shown one.
         """
@@ -83,7 +83,7 @@ class Gain:
 
     @property
     def cannot_tell(self) -> bool:
-        """Whether there is an interval, and so few patients that it could hardly have left 0 out."""
+        """True where there is an interval, and so few patients that it could hardly have left 0 out."""
         return self.verdict == TOO_FEW and self.low is not None
 
     @property
@@ -123,7 +123,7 @@ def signed(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """What is added from a control to the next one, or to the run.
+    """Gains from a control to the next one, or to the run.
 
     Attributes:
         kind: of the control that it begins at.
@@ -241,7 +241,7 @@ def paired_scores(
 
 
 def patients_to_tell(error: float, patients: int, difference: float) -> float:
-    """How many patients would show a difference in four of five studies, where they spread as these do.
+    """Return how many patients would show a difference in four of five studies, where they spread as these do.
 
     A two-sided test at 5 % with a power of 80 %, by the normal distribution: ((1.96 + 0.84) s / difference)².
 

@@ -1,4 +1,4 @@
-"""What the sites without labels bring, in sentences and as a table for a terminal."""
+"""Gain by the sites without labels, in sentences and as a table for a terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ WITH = "with learning"  # the run, beside a control in which sites adapt
 
 @dataclass(frozen=True)
 class Wording:
-    """How a kind of control is spoken of.
+    """Words for a kind of control.
 
     Attributes:
         compared: after "with and without".
@@ -105,12 +105,12 @@ WORDS = {
 
 
 def rows(run: Run) -> list[tuple[Gain, ...]]:
-    """What each step brings, site by site."""
+    """Gains of each step, site by site."""
     return list(zip(*(step.gains for step in run.steps), strict=True))
 
 
 def is_split(run: Run) -> bool:
-    """Whether the controls tell apart what adaptation and what learning brings."""
+    """True where the controls tell apart what adaptation and what learning brings."""
     return len(run.steps) > 1
 
 
@@ -130,7 +130,7 @@ def change_heads(run: Run, one: str) -> list[str]:
 
 
 def headline(run: Run) -> str:
-    """What joining has brought the sites without labels, or others if those were not scored, a sentence or two each.
+    """Say what joining has brought the sites without labels, or others if those were not scored.
 
     Where controls tell it apart, what adaptation and what learning has; then also at sites that adapt and never train.
     """
@@ -158,7 +158,7 @@ def _all_runs(run: Run) -> str:
 
 
 def _counted(run: Run, shown: Sequence[Gain], place: int, whose: str) -> str:
-    """How many sites a step leaves how: ``by learning: better off: 2 and worse off: 1``."""
+    """Count the sites by verdict of a step: ``by learning: better off: 2 and worse off: 1``."""
     counts = [(word, sum(gain.verdict == word for gain in shown)) for word in (BETTER, WORSE, NONE_SEEN, TOO_FEW)]
     said, words = join([f"{word}: {n}" for word, n in counts if n]), WORDS[run.steps[place].kind]
     return f"{words.adds if is_split(run) else f'with {whose} and {words.without}'}: {said or 'no intervals'}"
@@ -195,7 +195,7 @@ def _sentence(gain: Gain, run: Run, whose: str) -> str:
 
 
 def _cannot_tell(gain: Gain) -> str:
-    """That patients are too few, and how many would do, where they are enough to tell that."""
+    """Say that patients are too few, and how many would do, where they are enough to tell that."""
     if not gain.cannot_tell:
         return f"{count(gain.n_patients, 'patient')} cannot tell"
     size = "a difference of this size" if gain.sought > LEAST_SOUGHT else f"a difference of {LEAST_SOUGHT:g}"
@@ -208,7 +208,7 @@ def compared(run: Run) -> str:
 
 
 def what_control(run: Run) -> str:
-    """What the control is, or the two are, in a sentence."""
+    """Describe the control, or the two, in a sentence."""
     images, same = report_of(run).images, "the same job, with the same seed and as many rounds and steps"
     lacks = [_lacks(run, step.kind).format(images=images) for step in run.steps]
     if not is_split(run):
@@ -222,7 +222,7 @@ def _lacks(run: Run, kind: str) -> str:
 
 
 def beside_learning(run: Run) -> list[str]:
-    """What the difference to the control holds beside what is learned, if it does, in sentences."""
+    """Say in sentences what the difference to the control holds beside what is learned, if it does."""
     images, kind = report_of(run).images, run.steps[0].kind
     if is_split(run) or kind == ADAPTED:
         return []
@@ -237,7 +237,7 @@ def beside_learning(run: Run) -> list[str]:
 
 
 def gain_notes(run: Run) -> list[str]:
-    """What a reader of the table must know, sites that are worse off first."""
+    """Notes for a reader of the table, sites that are worse off first."""
     whats = [f"Worse off {words}" for words in change_heads(run, "with what the sites without labels bring")]
     notes = {
         what: [f"{g.name}, {g.in_words}" for g in step.gains if g.verdict == WORSE and g.part in (LABELLED, SCORED)]

@@ -88,7 +88,7 @@ def _summary(site: str, answers: Sequence[Line], counts: Counter[Any]) -> str:
 
 
 def weak(epsilon: float) -> list[str]:
-    """What must be said of a large ε."""
+    """Warning of a large ε; empty for a small one."""
     if epsilon <= MEANINGFUL:
         return []
     promise = f"An ε of {plain_number(epsilon)} promises practically nothing"

@@ -1,4 +1,4 @@
-"""What a person sees while a federation trains: round, sites, loss, score, time left."""
+"""Display of a federation while it trains: round, sites, loss, score, time left."""
 
 import json
 import re
@@ -41,7 +41,7 @@ LOGGED = re.compile(r"(?:^| - )(?:ERROR|CRITICAL) - (?P<what>.+)")
 
 @dataclass
 class LiveSite:
-    """What one site does now; ``numbers`` are its last ones, by :meth:`LiveState.headings`."""
+    """State of one site; ``numbers`` are its last ones, by :meth:`LiveState.headings`."""
 
     task: str = ""
     round: int | None = None
@@ -251,7 +251,7 @@ def _site_table(state: LiveState) -> Table:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from its successor of the same name; None for no file."""
+    """Return numbers that tell a file from its successor of the same name; None for no file."""
     try:
         state = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""What happened in a run besides its scores: one sentence each, and nothing that the files do not say."""
+"""Notes on what happened in a run besides its scores, a sentence each; nothing that the files do not say."""
 
 import math
 from collections import Counter
@@ -16,7 +16,7 @@ from fedmed.reports.words import NOTHING, count, join, plain_delta, plain_number
 
 
 def remarks(run: Run) -> list[str]:
-    """What must stand below a table in a terminal."""
+    """Notes that must stand below a table in a terminal."""
     idle = [contribution_note(run)] if run.idle else []
     found = [
         note
@@ -42,7 +42,7 @@ def refusals(run: Run) -> list[tuple[int, str, str]]:
 
 
 def contribution_note(run: Run) -> str:
-    """Who contributed to the model, and in how many of the rounds in which it was to train."""
+    """Say who contributed to the model, and in how many of the rounds in which it was to train."""
     parts = []
     for site in run.sites:
         done, of = run.contributed(site)
@@ -53,7 +53,7 @@ def contribution_note(run: Run) -> str:
 
 
 def training_note(run: Run) -> str:
-    """What each site trained on: images and patients where its own files are here, else the number that it told of.
+    """Say what each site trained on: images and patients where its own files are here, else the number that it sent.
 
     That one is of images, of videos of samples such as frames. Of patients the server is told nothing.
     """
@@ -62,7 +62,7 @@ def training_note(run: Run) -> str:
 
 
 def adaptation_note(run: Run) -> str:
-    """What each site decided that adapts to its own images, where its own files are here."""
+    """Say what each site decided that adapts to its own images, where its own files are here."""
     parts = [f"{site.name}: {site.adapted}" for site in run.sites if site.adapted]
     return f"Adapted without labels: {'. '.join(parts)}." if parts else ""
 
@@ -86,7 +86,7 @@ def number_notes(run: Run) -> list[str]:
 
 
 def statistics_note(run: Run) -> str:
-    """Which sites are scored with BatchNorm statistics of their own, where roles differ in that; else nothing."""
+    """Name the sites that are scored with BatchNorm statistics of their own, where roles differ in that; else empty."""
     buffers, result, warm = run.study.get("buffers"), run.result or {}, run.warm_rounds
     if not isinstance(buffers, Mapping) or (chosen := result.get("best_round")) is not None and chosen < warm:
         return ""
@@ -131,7 +131,7 @@ def release_notes(run: Run) -> list[str]:
 
 
 def mean_note(entry: Mapping[str, Any]) -> str:
-    """What came of a request for the private layers of all labelled sites."""
+    """Say what came of a request for the private layers of all labelled sites."""
     needy, last = join(list(entry.get("for") or [])), ", last aggregate" if entry.get("model") == "last" else ""
     where = f", because none was trained there: {needy}{last}" if needy else last
     refused = [f"{site} released none: {reason}" for site, reason in sorted((entry.get("refused") or {}).items())]
@@ -148,7 +148,7 @@ def mean_note(entry: Mapping[str, Any]) -> str:
 
 
 def resumed_note(run: Run) -> str:
-    """Where the run was interrupted; empty if it was not."""
+    """Say where the run was interrupted; empty if it was not."""
     if not run.resumed:
         return ""
     jobs = join([f"continued after round {done} of job {id}" for id, done in run.resumed.items()])
@@ -174,7 +174,7 @@ def privacy_notes(run: Run) -> list[str]:
 
 
 def told_notes(run: Run) -> list[str]:
-    """What sites told one another once, and what that cost; a resumed run may have asked again."""
+    """Say what sites told one another once, and what that cost; a resumed run may have asked again."""
     names = run.method.exchange().names
     notes = []
     for line in (line for line in run.rounds if line.told):
@@ -225,7 +225,7 @@ def clip_rows(run: Run) -> list[list[str]]:
 
 
 def clip_note(run: Run) -> str:
-    """What the server bounds, and whom that concerned; empty where it bounds nothing."""
+    """Say what the server bounds, and whom that concerned; empty where it bounds nothing."""
     rows, bound = clip_rows(run), number(run.study.get("clip_norm"))
     if not rows or bound is None:
         return ""

@@ -48,7 +48,7 @@ def round_axis(axes: Axes, run: Run, start: int) -> None:
 
 
 def participation(run: Run) -> Figure:
-    """Who was aggregated in which round: disc area is the coefficient, a cross is a refused update."""
+    """Draw who was aggregated in which round: disc area is the coefficient, a cross is a refused update."""
     names = {name for line in run.rounds for name in (*line.coefficients, *dict(line.refused))}
     colours = site_colours([site.name for site in run.sites])
     sites = [name for name in colours if name in names] or list(colours)

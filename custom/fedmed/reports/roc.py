@@ -1,4 +1,4 @@
-"""How the probabilities of a classification behave at each site: ROC curves, reliability and confusion."""
+"""Charts of the probabilities of a classification at each site: ROC curves, reliability and confusion."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ def roc_points(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def calls_and_hits(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many are called at every threshold, ties taken together, and how many of them rightly; see above."""
+    """Count those called at every threshold, ties taken together, and those of them called rightly; see above."""
     order = np.argsort(-values, kind="stable")
     last = np.r_[np.flatnonzero(np.diff(values[order])), len(values) - 1]
     return last + 1, np.cumsum(labels[order])[last]

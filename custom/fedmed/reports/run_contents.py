@@ -1,4 +1,4 @@
-"""What a report knows of a run: plain values, and no file but the pictures."""
+"""Contents of a run for a report: plain values, and no file but the pictures."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -115,21 +115,21 @@ class Run:
 
     @property
     def validated(self) -> bool:
-        """Whether labelled sites score the models of the rounds."""
+        """True where labelled sites score the models of the rounds."""
         return self.study.get("select") != "last"
 
     @property
     def tested(self) -> bool:
-        """Whether the sites test the model at the end."""
+        """True where the sites test the model at the end."""
         return self.study.get("evaluate") is not False
 
     @property
     def adapts(self) -> bool:
-        """Whether its sites adapt to their own images."""
+        """True where its sites adapt to their own images."""
         return bool(method_spec(self.study).get("adaptation"))
 
     def used_labels(self, site: Site) -> bool:
-        """Whether a site trained on labels, by what it reported: corrected masks may turn up at one without any."""
+        """True where a site trained on labels, by what it reported: corrected masks may turn up at one without any."""
         return site.role == "supervised" or any(USED_LABELS in line.sites.get(site.name, {}) for line in self.rounds)
 
     def contributed(self, site: Site) -> tuple[int, int]:
@@ -147,7 +147,7 @@ class Run:
 
     @property
     def unlabelled(self) -> bool:
-        """Whether there are labelled sites, and none of them contributed to the model."""
+        """True where there are labelled sites, and none of them contributed to the model."""
         labelled, idle = self.by_role("supervised"), self.idle
         return bool(labelled) and all(site in idle for site in labelled)
 

@@ -40,7 +40,7 @@ LEAST = 0.02  # of the axis of differences on either side of 0: rounding must no
 
 
 class Report(NamedTuple):
-    """Where a report was written."""
+    """Paths of a written report."""
 
     html: Path
     pngs: list[Path]
@@ -174,7 +174,7 @@ def gain_chart(run: Run) -> Figure:
 
 
 def _marks(run: Run) -> str:
-    """Which mark is which of three scores."""
+    """Name the marks of three scores."""
     return ", ".join(f"{mark}: {head}" for mark, head in zip(("ring", "dot", "disc"), score_heads(run), strict=True))
 
 

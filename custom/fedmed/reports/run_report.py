@@ -1,4 +1,4 @@
-"""What the report of a run is made of: a class for each kind of task, which the kind names by path."""
+"""Base of a run's report: a class for each kind of task, which the kind names by path."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -20,14 +20,14 @@ UNSCORED = "fedmed.reports.unscored_report.UnscoredReport"  # by path, as the ot
 
 
 class Chart(NamedTuple):
-    """How a chart is drawn, and what stands above it on the page."""
+    """Drawing of a chart, and the text above it on the page."""
 
     draw: Callable[[Run], Figure]
     caption: str = ""
 
 
 class RunReport:
-    """What a report needs to know of one kind of run; a kind's class says the rest.
+    """Report of one kind of run; a kind's class says the rest.
 
     Attributes:
         template: its part of the page, the result and the pictures.
@@ -42,7 +42,7 @@ class RunReport:
         raise NotImplementedError
 
     def note(self, run: Run) -> str:
-        """How the model was chosen."""
+        """Say how the model was chosen."""
         raise NotImplementedError
 
     def table(self, run: Run) -> Table:
@@ -62,15 +62,15 @@ class RunReport:
         return [*first, *self.figures(run), ("sent in all", size(sent or None)), ("time", duration(seconds))]
 
     def training(self, run: Run) -> str:
-        """What the chart of the training shows."""
+        """Say what the chart of the training shows."""
         return f"Each site's mean {join([scalar.label for scalar in reported(run)])} in a round"
 
     def values(self, run: Run) -> dict[str, Any]:
-        """What the template needs."""
+        """Values for the template."""
         return {}
 
     def findings(self, run: Run) -> list[str]:
-        """What the scores alone let a reader overlook, a sentence each; below the table of sites."""
+        """Sentences on what the scores alone let a reader overlook; below the table of sites."""
         return []
 
     def charts(self, run: Run) -> dict[str, Chart]:
@@ -99,7 +99,7 @@ class RunReport:
 
 
 class ReportSection(Protocol):
-    """What a report shows of one method alone; the method names it by class path in ``report_sections``."""
+    """Section of a report on one method; the method names it by class path in ``report_sections``."""
 
     def charts(self, run: Run) -> dict[str, Chart]:
         """Name -> chart; one with the name of a chart that every run has takes its place."""
@@ -112,12 +112,12 @@ class ReportSection(Protocol):
 
 
 def sections_of(run: Run) -> Sequence[ReportSection]:
-    """What the run's method adds to its report."""
+    """Sections that the run's method adds to its report."""
     return [import_named(path)() for path in run.method.report_sections()]
 
 
 def report_of(run: Run) -> RunReport:
-    """What reports a run: its kind's, or where no site was ever to be asked for a score, one without scores.
+    """Return the report of the run's kind, or where no site was ever to be asked for a score, one without scores.
 
     Raises:
         BundleError: the run's kind or bundle is not installed here.

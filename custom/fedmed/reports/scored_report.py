@@ -49,7 +49,6 @@ class ScoredReport(RunReport):
         return self.cells(run, row)
 
     def values(self, run: Run) -> dict[str, Any]:
-        """What the kind's template needs."""
         return {"rows": site_rows(run), "model_after": model_after}
 
     def case_columns(self, run: Run, cases: pd.DataFrame) -> list[str]:
@@ -66,7 +65,7 @@ class ScoredReport(RunReport):
         return {"test_scores": Chart(plots.final_scores)} if run.tested else {}
 
     def summary(self, run: Run) -> str:
-        """What the model reaches at the sites of each role, or how far the run has come."""
+        """Say what the model reaches at the sites of each role, or how far the run has come."""
         done, label = len(run.rounds), run.score.label
         if run.result is None:
             state = f"This run has finished {done} of {count(run.total_rounds, 'round')} and has no final test"
@@ -83,7 +82,7 @@ class ScoredReport(RunReport):
         return f"{start} reaches a mean test {label} of {join(parts)}."
 
     def note(self, run: Run) -> str:
-        """Which sites chose it, and what the other sites' labels were used for. Never claims more than the files."""
+        """Name the sites that chose it, and say what the others' labels were used for; never more than the files do."""
         selected_by = list((run.result or {}).get("selected_by") or [])
         others = [site for site in run.sites if site.role != "supervised"]
         learnt = [site.name for site in others if run.used_labels(site)]
@@ -124,7 +123,6 @@ class ScoredReport(RunReport):
         return screen_table(title, rows, _own_best(run) + self.findings(run) + remarks(run))
 
     def training(self, run: Run) -> str:
-        """What the chart of the training shows."""
         text, labelled = super().training(run), run.by_role("supervised")
         if run.validated:
             text += f", and the {run.score.label} of the model it received, on the validation list of the labelled"
@@ -215,7 +213,7 @@ class SegmentationReport(ScoredReport):
 
 
 def islands_in(site: Site, structure: Structure) -> str:
-    """How many distant islands the model drew in a site's test scans, and in which, most first; empty without any."""
+    """Count the distant islands in a site's test scans, and name the scans with most; empty without any."""
     counts = np.nan_to_num(column(site.cases, "islands")).astype(int)
     order = [place for place in np.argsort(-counts, kind="stable").tolist() if counts[place]]
     if not order:
@@ -246,7 +244,7 @@ def volume_bias(cases: pd.DataFrame, structure: Structure) -> str:
 
 
 def marked_by(run: Run) -> Structure:
-    """What the masks mark; of a run that does not say it, something without a name."""
+    """Return what the masks mark; of a run that does not say it, something without a name."""
     return run.classes[0] if run.classes else Structure(name="region")
 
 

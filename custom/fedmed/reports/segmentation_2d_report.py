@@ -1,4 +1,4 @@
-"""What a report shows of masks of frames: scores of videos, of each class at each site, and frames with their masks."""
+"""Report of masks of frames: scores of videos, of each class at each site, and frames with their masks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class Segmentation2DReport(VideoReport):
 
 
 def islands_in(site: Site) -> str:
-    """How many distant islands the model called in a site's test videos, and in which, most first; empty without."""
+    """Count the distant islands in a site's test videos, and name the videos with most; empty without any."""
     counts, frames = (np.nan_to_num(column(site.cases, name)).astype(int) for name in ("islands", "island_frames"))
     order = [place for place in np.argsort(-counts, kind="stable").tolist() if counts[place]]
     if not order:

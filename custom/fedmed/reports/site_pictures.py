@@ -133,7 +133,7 @@ def read_features(path: Path) -> FeaturePicture:
 
 
 def feature_pictures(site: Site) -> dict[str, FeaturePicture]:
-    """Which model -> picture, of what is here; nothing without the selected model's."""
+    """Return name of the model -> picture, of what is here; nothing without the selected model's."""
     if site.folder is None:
         return {}
     paths = {model: site.folder / folder / f"{FEATURES_FILE}.npz" for folder, model in MODELS.items()}

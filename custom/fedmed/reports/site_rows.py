@@ -85,7 +85,7 @@ def _row(run: Run, site: Site, test: dict[str, Any], own: dict[str, Any]) -> Sit
 
 
 def _labels(run: Run, site: Site, tested: bool) -> str:
-    """What became of a site's labels, as far as the run's records tell."""
+    """Say what became of a site's labels, as far as the run's records tell."""
     if site.role == "supervised":
         return "labelled, not used" if site in run.idle else "labelled"
     if run.used_labels(site):
@@ -94,7 +94,7 @@ def _labels(run: Run, site: Site, tested: bool) -> str:
 
 
 def sites_of(run: Run) -> str:
-    """How many sites a run has, and which of them contributed nothing."""
+    """Number of sites of a run, and names of those that contributed nothing."""
     idle = join([site.name for site in run.idle])
     return count(len(run.sites), "site") + (f", of which {idle} contributed nothing" if run.idle else "")
 

@@ -25,7 +25,7 @@ ROOM = 0.03  # of a ribbon: a stretch that is longer has room for the number of 
 
 @dataclass(frozen=True)
 class Ribbon:
-    """Which labels hold when.
+    """Labels along time.
 
     Attributes:
         seconds, ends: (N,) when each row begins, increasing, and ends, at the latest with the next.

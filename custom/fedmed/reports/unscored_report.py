@@ -1,4 +1,4 @@
-"""What a report shows of a run that nobody scores, such as training without any label."""
+"""Report of a run that nobody scores, such as training without any label."""
 
 import shlex
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class UnscoredReport(RunReport):
     template = "unscored.html.j2"
 
     def summary(self, run: Run) -> str:
-        """How far the loss fell, and what else the training reached."""
+        """Say how far the loss fell, and what else the training reached."""
         done = f"{len(run.rounds)} of {count(run.total_rounds, 'round')}" if run.result is None else ""
         start = f"This run has finished {done}" if done else f"After {count(len(run.rounds), 'round')}"
         start += f" with {sites_of(run)}"
@@ -38,7 +38,6 @@ class UnscoredReport(RunReport):
         return f"{start}; the {change}." if done else f"{start}, the {change}."
 
     def note(self, run: Run) -> str:
-        """Which model is kept."""
         if run.result is None:
             return "The run did not reach its end; the model of its last good round is kept."
         return "No score chose a round: the model is the last aggregate, and no site has tested it."
@@ -50,16 +49,13 @@ class UnscoredReport(RunReport):
         return [("mean loss", fixed(mean_loss(run, -1))), *found]
 
     def table(self, run: Run) -> Table:
-        """What each site learnt from, for a terminal."""
         rows = learner_rows(run, leading(reported(run)))
         return screen_table(f"{run.job}: what each site learnt", rows, remarks(run))
 
     def training(self, run: Run) -> str:
-        """What the chart of the training shows."""
         return " ".join([f"{super().training(run)}.", *(s.tells for s in reported(run) if s.tells)])
 
     def values(self, run: Run) -> dict[str, Any]:
-        """What the template needs."""
         model = sorted((run.folder / "server").rglob(LAST))
         return {
             "rows": learner_rows(run, reported(run)),

@@ -144,7 +144,7 @@ class PhasesReport(VideoReport):
 
 
 def _one_called(site: str, phases: Sequence[str], table: np.ndarray) -> str:
-    """That all frames are called one phase, by how many of each phase (rows) were called which; else empty."""
+    """Say that all frames are called one phase, by the counts of true (rows) and called phases; else empty."""
     called = np.flatnonzero(table.sum(axis=0))
     if len(called) != 1 or table.sum() < 2:
         return ""

@@ -158,13 +158,13 @@ class ViewedVideo:
 
     @property
     def rows(self) -> list[str]:
-        """What is shown along time: labels in the order of what knows more of them, others below, and masks."""
+        """Names along time: labels in the order of the ribbon that knows more of them, others below, and masks."""
         known = sorted(self.ribbons.values(), key=lambda ribbon: -len(ribbon.names))
         names = [name for ribbon in known for name in ribbon.names]
         return list(dict.fromkeys([*names, *([MASKS] if self.masks or self.called else [])]))
 
     def class_name(self, value: int) -> str:
-        """What a value of a mask stands for."""
+        """Name of the class that a value of a mask stands for."""
         return self.classes[value - 1] if value <= len(self.classes) else f"mask {value}"
 
 
@@ -264,7 +264,7 @@ def read_predictions(
 
 
 def _no_masks(path: Path, video: Path | None) -> str:
-    """What to do for the called masks of a run, which scored them and kept none."""
+    """Say how to get the called masks of a run, which scored them and kept none."""
     return (
         f"{path}: has the scores of masks, and no test keeps the masks themselves. Instead of it give --called "
         f"OUT/masks/{video.name if video else 'VIDEO'}, which the inference of the run's exported bundle writes: "

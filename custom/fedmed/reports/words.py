@@ -47,7 +47,7 @@ def duration(seconds: float | None) -> str:
 
 
 def model_after(round: int | None) -> str:
-    """Which model it is that was aggregated after a round, counted from 0; -1 is the starting model."""
+    """Name the model that was aggregated after a round, counted from 0; -1 is the starting model."""
     return NOTHING if round is None else "initial model" if round < 0 else f"round {round + 1}"
 
 
