@@ -49,21 +49,21 @@ def shown(count: int) -> str:
 
 def summarise(cases: Sequence[Case], facts: Sequence[Fact]) -> list[Bins]:
     """Bins of each fact over the usable cases that have it."""
-    found = []
+    bins = []
     for name, edges, value in facts:
         values = [number for case in cases if case.usable and (number := value(case)) is not None]
         if values:
-            found.append(in_bins(name, values, edges))
-    return found
+            bins.append(in_bins(name, values, edges))
+    return bins
 
 
 def summarise_classes(entries: Sequence[Entry], classes: Sequence[str]) -> list[Bins]:
     """Images of each class in each list, for the job's classes alone: other words are the site's own."""
     counts = class_counts(entries) if classes else {}
     return [
-        Bins(f"Classes of '{key}'", tuple((name, found[name]) for name in classes))
-        for key, found in counts.items()
-        if found
+        Bins(f"Classes of '{key}'", tuple((name, numbers[name]) for name in classes))
+        for key, numbers in counts.items()
+        if numbers
     ]
 
 

@@ -63,8 +63,8 @@ def read_demands(work: PartInJob | None, site: SiteConfig) -> tuple[BundleDemand
     fraction = share if type(share := parser.get("label_fraction")) in (int, float) else 1.0
     seed = said if type(said := parser.get("fraction_seed")) is int else 0
     rate = float(taken) if type(taken := parser.get("frame_rate")) in (int, float) else None
-    found = [SiteFinding("training", "words", f"{site.source}: bundle '{bundle.name}': {fault}")] if fault else []
-    return BundleDemands(bundle, kind, names, size, batch, fraction, seed, least, rate), found
+    findings = [SiteFinding("training", "words", f"{site.source}: bundle '{bundle.name}': {fault}")] if fault else []
+    return BundleDemands(bundle, kind, names, size, batch, fraction, seed, least, rate), findings
 
 
 def check_share(trains_on: TrainedOn, demands: BundleDemands) -> Iterator[SiteFinding]:

@@ -24,18 +24,18 @@ from fedmed.settings.site import load_site
 SHOWN = 3  # of a site's problems: a class that the study does not name is one at every image of it
 
 
-def write_controls(job: Path, scratch: Path, asked: str = LEFT_OUT) -> dict[str, Path]:
+def write_controls(job: Path, scratch: Path, kind: str = LEFT_OUT) -> dict[str, Path]:
     """Write the controls of a job: kind -> its folder, in the order in which they are compared.
 
     Args:
         job: job folder.
         scratch: folder in which each gets a folder of its own.
-        asked: kind that was asked for, see :func:`fedmed.jobs.control_study.kinds_for`.
+        kind: the one that was asked for, see :func:`fedmed.jobs.control_study.kinds_for`.
 
     Raises:
         JobError: as :func:`write_control`.
     """
-    kinds = kinds_for(read_job(job, load_server().allowed_classes), asked)
+    kinds = kinds_for(read_job(job, load_server().allowed_classes), kind)
     return {kind: write_control(job, scratch / FOLDERS[kind], kind) for kind in kinds}
 
 
@@ -95,8 +95,8 @@ def is_done(job: Path, workspace: Path) -> bool:
     if not (records(workspace) / RESULT).is_file():
         return False
     run = read_run(workspace)
-    if found := differences(run.config, {"study": read_job(job, load_server().allowed_classes).recorded}):
-        raise JobError(f"{workspace} holds a finished run of another job than {job}: {'; '.join(found)}")
+    if problems := differences(run.config, {"study": read_job(job, load_server().allowed_classes).recorded}):
+        raise JobError(f"{workspace} holds a finished run of another job than {job}: {'; '.join(problems)}")
     return True
 
 
@@ -108,13 +108,13 @@ def is_made(control: Path, kind: str, workspace: Path) -> bool:
     """
     if not (records(control) / RESULT).is_file():
         return False
-    found = read_run(control)
-    if (held := kind_of_control(found.job)) != kind:
+    run = read_run(control)
+    if (held := kind_of_control(run.job)) != kind:
         raise JobError(
-            f"{control} holds another kind of control, of '{OPTIONS[held]}', in '{found.job}'; use '{OPTIONS[kind]}' "
+            f"{control} holds another kind of control, of '{OPTIONS[held]}', in '{run.job}'; use '{OPTIONS[kind]}' "
             "with another --workspace"
         )
-    check_control(read_run(workspace), found)
+    check_control(read_run(workspace), run)
     return True
 
 
@@ -130,11 +130,11 @@ def check_study(folder: Path) -> None:
         JobError: the job cannot be read; or the server or a site could not begin: names all of them, and why.
     """
     job = read_job(folder, load_server().allowed_classes)
-    found = [f"server: {text}" for text in _at_server(job, folder)]
+    faults = [f"server: {text}" for text in _at_server(job, folder)]
     for site in job.study.sites:
-        found += [f"{site}: {text}" for text in _at_site(site, folder)]
-    if found:
-        lines = "".join(f"\n- {text}" for text in found)
+        faults += [f"{site}: {text}" for text in _at_site(site, folder)]
+    if faults:
+        lines = "".join(f"\n- {text}" for text in faults)
         raise JobError(f"{job.name} cannot start; scripts/check_site.py SITE --job {folder} says more:{lines}")
 
 

@@ -137,15 +137,15 @@ def _machine(checked: CheckedSite) -> Rows:
     ]
 
 
-def _connection(found: Connection | None) -> Iterator[tuple[str, str]]:
-    if found is None:
+def _connection(connection: Connection | None) -> Iterator[tuple[str, str]]:
+    if connection is None:
         return
-    if found.reached is not None:
-        yield "server", "reached" if found.reached else "not reached"
-    if found.tls:
-        yield "encryption", f"{found.tls}, both certificates accepted, {found.milliseconds:.0f} ms"
-    if found.days is not None:
-        yield "certificates", f"valid for {found.days} days" if found.days >= 0 else "ended"
-    if found.preflight is not None:
-        yield "NVFlare's preflight", "passed" if found.preflight else "failed"
-        yield "registered with the server", "yes" if found.registered else "no"
+    if connection.reached is not None:
+        yield "server", "reached" if connection.reached else "not reached"
+    if connection.tls:
+        yield "encryption", f"{connection.tls}, both certificates accepted, {connection.milliseconds:.0f} ms"
+    if connection.days is not None:
+        yield "certificates", f"valid for {connection.days} days" if connection.days >= 0 else "ended"
+    if connection.preflight is not None:
+        yield "NVFlare's preflight", "passed" if connection.preflight else "failed"
+        yield "registered with the server", "yes" if connection.registered else "no"

@@ -49,13 +49,13 @@ def write_csv(checked: CheckedSite, path: Path) -> Path:
 
 
 def _rows(checked: CheckedSite) -> Iterator[dict[str, object]]:
-    found: dict[tuple[str, int | None], list[SiteFinding]] = {}
+    by_place: dict[tuple[str, int | None], list[SiteFinding]] = {}
     for finding in checked.findings:
         for place in ((finding.list, finding.entry), *finding.also) if finding.list else ():
-            found.setdefault(place, []).append(finding)
+            by_place.setdefault(place, []).append(finding)
     for entry, case in checked.cases.items():
         yield {
-            **_status(entry.list, entry.number, found.pop((entry.list, entry.number), [])),
+            **_status(entry.list, entry.number, by_place.pop((entry.list, entry.number), [])),
             **{"image": entry.image, "mask": entry.mask, "class": entry.label, "patient": entry.patient},
             "view": getattr(case, "view", None),
             "voxels": "x".join(map(str, case.shape)),
@@ -63,13 +63,13 @@ def _rows(checked: CheckedSite) -> Iterator[dict[str, object]]:
             **{name: getattr(case, name) for name in ("hu_min", "hu_mean", "hu_max")},
             "mask_ml": case.mask_ml if entry.mask else None,
         }
-    for (key, number), findings in found.items():  # entries that could not be opened at all
+    for (key, number), findings in by_place.items():  # entries that could not be opened at all
         yield _status(key, number, findings)
 
 
-def _status(key: str, number: int | None, found: list[SiteFinding]) -> dict[str, object]:
-    level = PROBLEM if problems(found) else NOTE if found else "fine"
-    return {"list": key, "entry": number, "status": level, "what": " | ".join(f.text for f in found)}
+def _status(key: str, number: int | None, findings: list[SiteFinding]) -> dict[str, object]:
+    level = PROBLEM if problems(findings) else NOTE if findings else "fine"
+    return {"list": key, "entry": number, "status": level, "what": " | ".join(f.text for f in findings)}
 
 
 class Screen(Silent):
@@ -123,13 +123,13 @@ def print_checked(checked: CheckedSite, csv: Path | None, page: Path) -> None:
 
 
 def _print_findings(console: Console, checked: CheckedSite, level: str, title: str, style: str) -> None:
-    found = [finding for finding in checked.findings if finding.level == level]
-    if found:
-        console.print(f"[{style}]{title}: {len(found)}[/]")
-    for finding in found[:MOST]:
+    findings = [finding for finding in checked.findings if finding.level == level]
+    if findings:
+        console.print(f"[{style}]{title}: {len(findings)}[/]")
+    for finding in findings[:MOST]:
         console.print(f"  {finding.area:<11} {in_markup(finding.text)}", soft_wrap=True)
-    if len(found) > MOST:
-        console.print(f"  … and {len(found) - MOST} more; the CSV file has them all")
+    if len(findings) > MOST:
+        console.print(f"  … and {len(findings) - MOST} more; the CSV file has them all")
 
 
 def write_page(checked: CheckedSite, path: Path) -> Path:

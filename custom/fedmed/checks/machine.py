@@ -190,21 +190,21 @@ class Connection:
     registered: bool | None = None
 
 
-def tls_connect(kit: Kit, found: Connection) -> SiteFinding | None:
+def tls_connect(kit: Kit, connection: Connection) -> SiteFinding | None:
     """Connect to the server as NVFlare does, with the kit's certificates, and fill in what was seen.
 
     Returns:
         Why it failed, or None.
     """
     where, started = f"{kit.host}, port {kit.port}", time.monotonic()
-    found.reached = False
+    connection.reached = False
     try:
         with socket.create_connection((kit.host, kit.port), CONNECT_TIMEOUT) as plain:
-            found.reached = True
+            connection.reached = True
             if kit.secure:
                 with _context(kit).wrap_socket(plain, server_hostname=kit.host) as secured:
-                    found.tls = secured.version()
-                    found.milliseconds = 1000 * (time.monotonic() - started)
+                    connection.tls = secured.version()
+                    connection.milliseconds = 1000 * (time.monotonic() - started)
                     _wait_for_a_byte(secured)
     except ssl.SSLCertVerificationError as error:
         remedy = "is it the right server, and does the network open TLS connections on the way?"

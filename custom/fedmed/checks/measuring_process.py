@@ -77,22 +77,24 @@ def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     client = Client(job, site, folder / "job", role)
     facts = {"dataset_dir": str(site.data_root), "datalist": str(site.datalist), "cache_dir": str(site.cache_dir)}
     parser = client.bundle.parser(device=site.device, **facts, **own_words(site))
-    found: dict[str, Any] = _prepare(parser, role, site)
+    measured: dict[str, Any] = _prepare(parser, role, site)
     tensors = named_tensors(initial_network(parser, client.seed))
     has_minimum = "metadata_min_images" in parser
     del parser
-    found["model_bytes"] = sum(tensor.nbytes for tensor in tensors.values())
+    measured["model_bytes"] = sum(tensor.nbytes for tensor in tensors.values())
     task = Task("train", 0, 1, tensors, WARM_UP + request["steps"], client.bundle.digest)
     if role == "evaluate":
-        found["score_seconds"] = _seconds(lambda: client.evaluate(replace(task, name="evaluate"))) / request["scored"]
+        measured["score_seconds"] = (
+            _seconds(lambda: client.evaluate(replace(task, name="evaluate"))) / request["scored"]
+        )
     else:
         if request["score"]:
             seconds = _seconds(lambda: client.validate(replace(task, name="validate")))
-            found["score_seconds"] = seconds / request["scored"]
+            measured["score_seconds"] = seconds / request["scored"]
         if request["metadata"]:
-            found |= _metadata(client, has_minimum, site, folder, task)
-        found |= _train(client, task, folder)
-    return found | _memory(site)
+            measured |= _metadata(client, has_minimum, site, folder, task)
+        measured |= _train(client, task, folder)
+    return measured | _memory(site)
 
 
 def _site(request: Mapping[str, Any]) -> SiteConfig:
@@ -169,10 +171,10 @@ def _memory(site: SiteConfig) -> dict[str, int]:
     if peak is None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     workers = site.workers * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 if site.workers else 0
-    found = {"peak_bytes": peak + workers}
+    peaks = {"peak_bytes": peak + workers}
     if site.device.startswith("cuda"):
-        found["cuda_peak_bytes"] = torch.cuda.max_memory_reserved(site.device)
-    return found
+        peaks["cuda_peak_bytes"] = torch.cuda.max_memory_reserved(site.device)
+    return peaks
 
 
 def die_first() -> None:

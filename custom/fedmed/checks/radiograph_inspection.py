@@ -96,8 +96,8 @@ class RadiographInspection(ClassInspection):
     def bins(self, cases: Sequence[Case]) -> list[Bins]:
         """Size, brightness and format over the usable images."""
         formats = Counter(case.kind for case in cases if case.usable and isinstance(case, InspectedRadiograph))
-        found = [Bins("Files", tuple((name, formats[name]) for name in ("DICOM", "PNG", "JPEG")))] if formats else []
-        return super().bins(cases) + found
+        kinds = [Bins("Files", tuple((name, formats[name]) for name in ("DICOM", "PNG", "JPEG")))] if formats else []
+        return super().bins(cases) + kinds
 
     def cache_bytes(self, entries: Sequence[Entry], cases: Cases, sample: Sequence[Entry], mean: float | None) -> int:
         """Prepared radiographs are all of one size."""

@@ -97,8 +97,8 @@ def check_site(name: str | None, options: Options, show: Silent | None = None) -
     if "disk" not in skip:
         _check_disk(checked, kit)
     if "device" not in skip:
-        checked.machine, found = check_machine(checked.site)
-        checked.findings += found
+        checked.machine, findings = check_machine(checked.site)
+        checked.findings += findings
     if kit and "connection" not in skip:
         _check_connection(checked, kit, options, show)
     checked.left_out = sorted(skip, key=PARTS.index)
@@ -121,9 +121,9 @@ def check_data(checked: CheckedSite, options: Options, show: Silent) -> None:
     checked.role = checked.work.role if checked.work else options.role
     checked.demands, unusable = read_demands(checked.work, site)
     checked.kind = checked.demands.kind or kind_by_look(content)
-    checked.entries, found = read_entries(site, checked.kind.form(checked.demands.classes))
+    checked.entries, findings = read_entries(site, checked.kind.form(checked.demands.classes))
     checked.findings += [] if "training" in options.skip else unusable
-    checked.findings += [*_lists(checked), *found]
+    checked.findings += [*_lists(checked), *findings]
     checked.findings += checked.inspection.judge_patients(checked.entries)
     if "data" not in options.skip:
         bundle = checked.demands.bundle.name if checked.demands.bundle else None
@@ -148,7 +148,7 @@ def _lists(checked: CheckedSite) -> Iterator[SiteFinding]:
 
 
 def _check_training(checked: CheckedSite, work: PartInJob, options: Options, show: Silent) -> None:
-    if checked.demands.bundle is None or any(found.kind == "words" for found in checked.findings):
+    if checked.demands.bundle is None or any(finding.kind == "words" for finding in checked.findings):
         return
     checked.findings += check_share(checked.trains_on, checked.demands)
     checked.findings += check_exchange(work, checked.demands, checked.site, checked.trained_on)
@@ -158,8 +158,8 @@ def _check_training(checked: CheckedSite, work: PartInJob, options: Options, sho
         return
     score, steps, timeout = "scoring" not in options.skip, options.steps, options.timeout
     with show.doing(f"Measuring {steps + 1} steps of {work.name} as {work.role}"):
-        checked.measured, found = measure(checked.site, work, sample, checked.demands.batch, steps, score, timeout)
-    checked.findings += found
+        checked.measured, findings = measure(checked.site, work, sample, checked.demands.batch, steps, score, timeout)
+    checked.findings += findings
 
 
 def _check_disk(checked: CheckedSite, kit: Kit | None) -> None:
@@ -168,25 +168,25 @@ def _check_disk(checked: CheckedSite, kit: Kit | None) -> None:
     entries = [entry for entry in checked.entries if entry.list in used]
     cache = checked.inspection.cache_bytes(entries, checked.cases, sample, mean)
     state = state_bytes(measured.model_bytes if measured else None)
-    checked.spaces, found = check_disk(checked.site, kit.folder if kit else None, cache, state)
-    checked.findings += found
+    checked.spaces, findings = check_disk(checked.site, kit.folder if kit else None, cache, state)
+    checked.findings += findings
 
 
 def _check_connection(checked: CheckedSite, kit: Kit, options: Options, show: Silent) -> None:
-    checked.connection = found = Connection(days=kit.days)
+    checked.connection = connection = Connection(days=kit.days)
     faults = list(check_kit(kit, checked.site.site, *(client_app(checked.work) if checked.work else ())))
     checked.findings += [*faults, *check_proxy(kit.host, kit.port, os.environ)]
     if any(fault.kind in ("kit", "certificate") for fault in faults):
         return
     with show.doing(f"Connecting to {kit.host}, port {kit.port}"):
-        refused = tls_connect(kit, found)
+        refused = tls_connect(kit, connection)
     if not refused and "preflight" not in options.skip:
         with show.doing("NVFlare's preflight check: starts the site for five seconds"):
-            refused = preflight(kit, found)
+            refused = preflight(kit, connection)
     checked.findings += [refused] if refused else []
 
 
-def preflight(kit: Kit, found: Connection) -> SiteFinding | None:
+def preflight(kit: Kit, connection: Connection) -> SiteFinding | None:
     """Run ``nvflare preflight-check``, which also starts the site for five seconds, and fill in what was seen.
 
     It runs on a view of the kit, a folder of links: NVFlare would write its logs into the kit, and would kill every
@@ -204,7 +204,7 @@ def preflight(kit: Kit, found: Connection) -> SiteFinding | None:
         passed, rows = _run(view)
         if not passed and any(problem == "Can't start successfully:" for _, problem, _ in rows):
             passed, rows = _run(view)  # NVFlare forks while gRPC has threads: now and then its process dies silently
-        found.preflight, found.registered = passed, _registered(view)
+        connection.preflight, connection.registered = passed, _registered(view)
     if passed:
         return None
     failed = "; ".join(f"{check}: {problem} ({fix})" if fix else f"{check}: {problem}" for check, problem, fix in rows)

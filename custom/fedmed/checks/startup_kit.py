@@ -82,9 +82,9 @@ def read_kit(folder: Path) -> Kit:
     try:
         host, _, port = config["servers"][0]["service"]["target"].rpartition(":")
         secure = config["client"].get("connection_security", "mtls") != "clear"
-        own, root = (read_certificate(startup / name) for name in ("client.crt", "rootCA.pem"))
-        site = str(own.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
-        days = (min(own.not_valid_after_utc, root.not_valid_after_utc) - datetime.now(UTC)).days
+        certificate, root = (read_certificate(startup / name) for name in ("client.crt", "rootCA.pem"))
+        site = str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+        days = (min(certificate.not_valid_after_utc, root.not_valid_after_utc) - datetime.now(UTC)).days
         return Kit(folder, site, host, int(port), secure, days, {name: _rules(folder, name) for name in RULES})
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise SiteConfigError(
@@ -117,19 +117,19 @@ def check_kit(kit: Kit, site: str, classes: Iterable[str] = (), own_code: bool =
         kit, site: the kit, and the site's name in its own settings.
         classes, own_code: class paths that the site's app of a job names; whether it brings a folder ``custom/``.
     """
-    own, root = read_certificate(kit.startup / "client.crt"), read_certificate(kit.startup / "rootCA.pem")
+    certificate, root = read_certificate(kit.startup / "client.crt"), read_certificate(kit.startup / "rootCA.pem")
     if site != kit.site:
         text = f"the kit is that of '{kit.site}', the site's settings are those of '{site}'; use the kit of this site"
         yield link_finding("kit", text)
     try:
-        own.verify_directly_issued_by(root)
+        certificate.verify_directly_issued_by(root)
     except (InvalidSignature, ValueError, TypeError):
         text = f"{kit.startup}/client.crt was not issued by rootCA.pem beside it; ask the study lead for a new kit"
         yield link_finding("certificate", text)
     key = kit.startup / "client.key"
-    if not _belongs(key, own):
+    if not _belongs(key, certificate):
         yield link_finding("kit", f"{key} does not belong to client.crt beside it; ask the study lead for a new kit")
-    yield from _validity(kit, own, root)
+    yield from _validity(kit, certificate, root)
     if stat.S_IMODE(key.stat().st_mode) & 0o077:
         yield link_finding("key", f"{key} can be read by others, who could pretend to be this site: chmod 600 {key}")
     yield from _what_leaves(kit)

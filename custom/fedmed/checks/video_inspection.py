@@ -86,8 +86,8 @@ class VideoInspection(Inspection):
         self, tables: Mapping[str, Sequence[TimedLabels]], classes: Sequence[str], role: str | None
     ) -> Iterator[SiteFinding]:
         """Find tools that a list never or always shows; list -> its tables."""
-        rows = {name: [(len(table.seconds), table.shown()) for table in own] for name, own in tables.items()}
-        for text in tool_counts.one_sided({name: tool_counts.added(own) for name, own in rows.items()}):
+        rows = {name: [(len(table.seconds), table.shown()) for table in listed] for name, listed in tables.items()}
+        for text in tool_counts.one_sided({name: tool_counts.added(listed) for name, listed in rows.items()}):
             yield data_finding("one_sided", text)
 
     def rows(self, entries: Sequence[Entry], cases: Sequence[Case]) -> list[tuple[str, ...]]:
@@ -123,7 +123,7 @@ class PhaseInspection(VideoInspection):
         self, tables: Mapping[str, Sequence[TimedLabels]], classes: Sequence[str], role: str | None
     ) -> Iterator[SiteFinding]:
         """Find phases that a list does not have, and a single one that is all that a labelled site would train on."""
-        counts = {name: phase_counts.added(table.lasting() for table in own) for name, own in tables.items()}
+        counts = {name: phase_counts.added(table.lasting() for table in listed) for name, listed in tables.items()}
         if role == "supervised" and (phase := phase_counts.alone(counts).get("training")):
             text = f"every frame of 'training' is of the phase '{phase}'; list videos with other phases too"
             yield data_finding("one_class", text, "training")

@@ -109,8 +109,8 @@ def export_bundle(
     check_apart(out, store.bundle.root)
     exporter = exporter_of(without_parts(store.bundle, finished.method), finished.method)
     weights = complete_weights(finished, store, exporter, model, site, site_run, unseen)
-    own = site_facts(store.bundle, finished.study, unseen or site, words or {})
-    exporter.site_facts = {**own, **weights.settings}
+    facts = site_facts(store.bundle, finished.study, unseen or site, words or {})
+    exporter.site_facts = {**facts, **weights.settings}
     federation = provenance(finished, store, exporter, weights, model, site)
     federation |= facts_to_set(store.bundle, unseen or site, words or {})
     check_version(version, store.bundle.root)
@@ -290,14 +290,14 @@ def site_facts(bundle: Bundle, study: Study, site: str | None, words: Mapping[st
     training = study.of_role(*TRAINING_ROLES)
     index = training.index(site) if site in training else None
     place: dict[str, Any] = {"site_index": index, "site_count": len(training)} if site is not None else {}
-    found = {id: value for id, value in place.items() if id in known}
+    facts = {id: value for id, value in place.items() if id in known}
     if words and "site_words" not in known:
         raise ExportError(f"bundle '{bundle.name}' takes no words of a site at inference; leave out --word")
     _check_words(bundle, site, words)
     if not words:
-        return found
-    found |= {"site_words": dict(words), **({"site_name": site} if "site_name" in known else {})}
-    return found | _made_of_words(bundle, {**place, **found})
+        return facts
+    facts |= {"site_words": dict(words), **({"site_name": site} if "site_name" in known else {})}
+    return facts | _made_of_words(bundle, {**place, **facts})
 
 
 def _check_words(bundle: Bundle, site: str | None, words: Mapping[str, str]) -> None:
@@ -305,15 +305,15 @@ def _check_words(bundle: Bundle, site: str | None, words: Mapping[str, str]) -> 
     if words and (fault := words_fault(needed, words)):
         raise ExportError(f"bundle '{bundle.name}': {fault}, here as --word")
     if not words and site is not None and needed and bundle.federation.get(AT_EXPORT):
-        told = " ".join(f"--word {name}=…" for name in needed)
-        raise ExportError(f"the network of bundle '{bundle.name}' is made of words of site {site}: give {told}")
+        options = " ".join(f"--word {name}=…" for name in needed)
+        raise ExportError(f"the network of bundle '{bundle.name}' is made of words of site {site}: give {options}")
 
 
 def _made_of_words(bundle: Bundle, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Make what the bundle asks an export to write in place of words, such as the vector of a text encoder."""
-    asked = bundle.federation.get(AT_EXPORT) or {}
+    sources = bundle.federation.get(AT_EXPORT) or {}
     parser = bundle.parser(device="cpu", dataset_dir=str(Path.cwd()), **facts)
-    made = {id: parsed(parser, source) for id, source in asked.items()}
+    made = {id: parsed(parser, source) for id, source in sources.items()}
     return {id: value.tolist() for id, value in made.items() if value is not None}
 
 
@@ -339,10 +339,10 @@ def words_of(given: Sequence[str]) -> dict[str, str]:
     Raises:
         ExportError: one that is not such a word.
     """
-    found = {}
+    words = {}
     for one in given:
         name, equals, text = one.partition("=")
         if not equals or not re.fullmatch(WORD_NAME, name) or not re.fullmatch(WORD_TEXT, text):
             raise ExportError(f"--word '{one}' is not a word of a site; write it as procedure=nephrectomy")
-        found[name] = text
-    return found
+        words[name] = text
+    return words

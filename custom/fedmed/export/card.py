@@ -125,15 +125,15 @@ def story(fed: Mapping[str, Any], exporter: Exporter) -> str:
         f"{SENDERS[role]} send all but group {group}; " for role, group in (settings.get("sends") or {}).items()
     )
     rule += f"BatchNorm statistics: {_kept(settings.get('buffers', 'average'))}"
-    own = f" The layers that are not shared are those of {private}." if private else ""
-    own += _mean_of_sites(fed.get("private_tensors_mean"))
+    layers = f" The layers that are not shared are those of {private}." if private else ""
+    layers += _mean_of_sites(fed.get("private_tensors_mean"))
     label = Score(**fed["score"]).label
     chosen = f"the one with the best mean validation {label}" if fed["model"] == "selected" else "the last one"
     model = f"the model after round {start}" if start else "the starting model, which no round improved"
     if rounds := fed.get("mean_of"):
         model, chosen = "the mean of several models", f"those after rounds {join([str(round) for round in rounds])}"
     left = f"Images never left a site{_exchanged(fed.get('exchange'))}. Seed {fed['seed']}."
-    sentences = [f"{trained}.", exporter.method.card(), f"{rule}.{own}", f"This is {model}, {chosen}.", left]
+    sentences = [f"{trained}.", exporter.method.card(), f"{rule}.{layers}", f"This is {model}, {chosen}.", left]
     return " ".join(filter(None, sentences))
 
 
@@ -215,9 +215,9 @@ def results_note(fed: Mapping[str, Any], exporter: Exporter) -> str:
     score, kind, reached = Score(**fed["score"]), exporter.kind, fed[f"validation_{fed['score']['name']}"]
     if not kind.labelled:
         last = fed.get("last_round") or {}
-        found = [f"{s.label} {last[s.name]:{'.1%' if s.unit == 'share' else '.3f'}}"
+        numbers = [f"{s.label} {last[s.name]:{'.1%' if s.unit == 'share' else '.3f'}}"
                  for s in exporter.method.scalars() if s.name in last]  # fmt: skip
-        words = f" In the last round, as the mean over the sites: {join(found)}." if found else ""
+        words = f" In the last round, as the mean over the sites: {join(numbers)}." if numbers else ""
         return f"An encoder has no score of its own: train a classifier on it and test that.{words}"
     best = f"Mean validation {score.label} of the sites with {kind.card.labels}: "
     note = "" if reached is None else f"{best}{reached:.3f}. "
@@ -230,58 +230,58 @@ def limits(fed: Mapping[str, Any], kind: Kind, caution: str = "") -> list[str]:
     """Limits that the numbers above do not tell; ``caution``: the method's."""
     test = f"test_{fed['score']['name']}"
     tested = [row for row in fed["sites"] if row[test] is not None]
-    found = [*_idle(fed, kind), *(_scores(fed, kind, test, tested) if kind.labelled else ())]
+    texts = [*_idle(fed, kind), *(_scores(fed, kind, test, tested) if kind.labelled else ())]
     if fed["number_of_sites"]["unsupervised"] and kind.labelled and caution:
-        found.append(caution.format(labels=kind.card.labels))
-    found.append(protection(fed.get("protection") or {}))
-    found += [f"{text}: {fed[key]}; see the run's report." for key, text in INCIDENTS.items() if fed[key]]
+        texts.append(caution.format(labels=kind.card.labels))
+    texts.append(protection(fed.get("protection") or {}))
+    texts += [f"{text}: {fed[key]}; see the run's report." for key, text in INCIDENTS.items() if fed[key]]
     if fed["private_tensors_of"]:
-        own = fed["private_tensors_of"]
-        found.append(f"Layers of {own} alone are in it: it fits the images and the readers of that site best.")
-        if others := [row["site"] for row in tested if own not in (row["site"], row.get("decoder_of"))]:
-            found.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
+        owner = fed["private_tensors_of"]
+        texts.append(f"Layers of {owner} alone are in it: it fits the images and the readers of that site best.")
+        if others := [row["site"] for row in tested if owner not in (row["site"], row.get("decoder_of"))]:
+            texts.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
     if fed.get("private_tensors_mean"):
-        found.append("It is for a site that took no part in the training: nobody trained all its layers together.")
+        texts.append("It is for a site that took no part in the training: nobody trained all its layers together.")
         if others := [row["site"] for row in tested if row.get("decoder_of") != ALL_SITES]:
-            found.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
+            texts.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
     if ids := fed.get("site_facts_needed"):
         words = f" with {join([f'`{name}`' for name in fed['words_needed']])}" if fed["words_needed"] else ""
-        asked = join([f"`{id}`" for id in ids])
-        found.append(
-            f"It is for one site: set {asked}{words} in `configs/inference.yaml` to what that site says of itself."
+        listed = join([f"`{id}`" for id in ids])
+        texts.append(
+            f"It is for one site: set {listed}{words} in `configs/inference.yaml` to what that site says of itself."
         )
-    return found
+    return texts
 
 
 def _idle(fed: Mapping[str, Any], kind: Kind) -> list[str]:
     """Name those who were to train and contributed nothing."""
     idle = [row["site"] for row in fed["sites"] if row.get("contributed") == 0]
     roles = [row.get("contributed") for row in fed["sites"] if row["role"] == "supervised"]
-    found = [f"No update of {join(idle)} entered the model."] if idle else []
+    texts = [f"No update of {join(idle)} entered the model."] if idle else []
     if kind.labelled and roles and not any(count != 0 for count in roles):
-        found.insert(0, f"**It learnt from no {kind.card.labels}**: no site that has some contributed to it.")
-    return found
+        texts.insert(0, f"**It learnt from no {kind.card.labels}**: no site that has some contributed to it.")
+    return texts
 
 
 def _scores(fed: Mapping[str, Any], kind: Kind, test: str, tested: list[Mapping[str, Any]]) -> list[str]:
-    found = []
+    texts = []
     if not tested:
-        found.append("No site has tested this model.")
+        texts.append("No site has tested this model.")
     else:
         worst, cases = min(tested, key=lambda row: row[test]), sum(row["test_cases"] for row in tested)
         what = count(cases, f"test {kind.card.case}")
-        found.append(f"{what} in all; the worst site, {worst['site']}, reaches {worst[test]:.3f}.")
+        texts.append(f"{what} in all; the worst site, {worst['site']}, reaches {worst[test]:.3f}.")
     if unseen := [row["site"] for row in tested if row["role"] == "evaluate"]:
-        found.append(
+        texts.append(
             f"Only {join(unseen)} took no part in the training; expect such a score, or a lower one, elsewhere."
         )
     else:
-        found.append("No score comes from a site outside the training; expect lower ones elsewhere.")
+        texts.append("No score comes from a site outside the training; expect lower ones elsewhere.")
     if untested := [row["site"] for row in fed["sites"] if row[test] is None]:
-        found.append(f"Not tested at {join(untested)}.")
+        texts.append(f"Not tested at {join(untested)}.")
     if "temperature" in fed:
-        found.append(_calibration(fed["temperature"], kind))
-    return found
+        texts.append(_calibration(fed["temperature"], kind))
+    return texts
 
 
 def _calibration(temperature: float, kind: Kind) -> str:

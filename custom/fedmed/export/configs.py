@@ -48,11 +48,11 @@ def write_configs(exporter: Exporter, folder: Path) -> list[str]:
     return left
 
 
-def _sources(names: Collection[str], overrides: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+def _sources(names: Collection[str], overrides: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     overlays = [f"the overlay{'s' * (len(names) > 1)} {', '.join(names)}"] * bool(names)
-    asked = [name for name in overrides if name not in own]
-    values = [f"the job's {', '.join(asked)}"] * bool(asked)
-    words = ["facts of the site for which it was made"] * bool(own)
+    settings = [name for name in overrides if name not in facts]
+    values = [f"the job's {', '.join(settings)}"] * bool(settings)
+    words = ["facts of the site for which it was made"] * bool(facts)
     return " and ".join([*overlays, *values, *words])
 
 

@@ -106,9 +106,9 @@ class Exporter:
             ExportError: it computes something else, or cannot be run.
         """
         before = infer_before(self.bundle, tensors, case.parent, place / "before", self.site_facts)
-        found = self.compare(before, infer_after(folder, config, case.parent, place / "after"))
+        equal = self.compare(before, infer_after(folder, config, case.parent, place / "after"))
         alone = "the second by `python -m monai.bundle run` in a process without FedMed"
-        return f"Inference on {what}, before and after the export: {found}; {alone}."
+        return f"Inference on {what}, before and after the export: {equal}; {alone}."
 
     @property
     def continuations(self) -> dict[str, tuple[str, ...]]:
@@ -187,9 +187,9 @@ def compare_frame_masks(before: Path, after: Path) -> str:
 
 def _names(before: Path, after: Path, pattern: str) -> list[Path]:
     """Of the files of both folders; ExportError where they differ or there are none."""
-    names, found = ([path.relative_to(folder) for path in sorted(folder.rglob(pattern))] for folder in (before, after))
-    if names != found or not names:
-        raise ExportError(f"before the export inference wrote {len(names)} results, after it {len(found)}")
+    names, others = ([path.relative_to(folder) for path in sorted(folder.rglob(pattern))] for folder in (before, after))
+    if names != others or not names:
+        raise ExportError(f"before the export inference wrote {len(names)} results, after it {len(others)}")
     return names
 
 
@@ -206,12 +206,14 @@ def compare_predictions(before: Path, after: Path) -> str:
     Raises:
         ExportError: they are not; says which probability.
     """
-    rows, found = _read(before, "before"), _read(after, "after")
-    calls = [[(row["image"], row["predicted"], sorted(row["probabilities"])) for row in part] for part in (rows, found)]
+    rows, others = _read(before, "before"), _read(after, "after")
+    calls = [
+        [(row["image"], row["predicted"], sorted(row["probabilities"])) for row in part] for part in (rows, others)
+    ]
     if calls[0] != calls[1] or not rows:
         raise ExportError(f"inference gave other images or classes after the export: {calls[1]}, before it {calls[0]}")
     largest = 0.0
-    for one, other in zip(rows, found, strict=True):
+    for one, other in zip(rows, others, strict=True):
         for name, value in one["probabilities"].items():
             again = other["probabilities"][name]
             if not math.isclose(value, again, rel_tol=0, abs_tol=LARGEST):
@@ -230,7 +232,7 @@ def _read(folder: Path, when: str) -> list[dict[str, Any]]:
 
 
 def infer_before(
-    bundle: Bundle, tensors: Mapping[str, Tensor], images: Path, out: Path, own: Mapping[str, Any] | None = None
+    bundle: Bundle, tensors: Mapping[str, Tensor], images: Path, out: Path, site_facts: Mapping[str, Any] | None = None
 ) -> Path:
     """Infer a folder of images with the installed bundle, its overlays and overrides, and the run's own tensors.
 
@@ -238,7 +240,7 @@ def infer_before(
         bundle, tensors: see above.
         images: folder.
         out: folder of the results, which must not exist.
-        own: facts of a site, such as its words, that are baked into the export.
+        site_facts: facts of a site, such as its words, that are baked into the export.
 
     Returns:
         ``out``, which is made, with the results in it.
@@ -253,7 +255,7 @@ def infer_before(
     facts = {"bundle_root": str(bundle.root), "dataset_dir": str(images), "output_dir": str(out)}
     try:
         run_inference(
-            bundle.root, files, {**bundle.overrides, **(own or {}), **facts, "model_path": str(out / "model.pt")}
+            bundle.root, files, {**bundle.overrides, **(site_facts or {}), **facts, "model_path": str(out / "model.pt")}
         )
     except BundleError as error:
         raise ExportError(f"the run's model cannot infer the image before the export: {error}") from error
@@ -296,9 +298,9 @@ class EncoderExporter(Exporter):
     @property
     def baked(self) -> tuple[list[str], dict[str, Any]]:
         """Those that hold for a training with labels too: sizes, and not the method."""
-        own = ConfigParser.load_config_file(self.bundle.config_file(self.made.overlay))
+        settings = ConfigParser.load_config_file(self.bundle.config_file(self.made.overlay))
         overlays = [name for name in self.bundle.overlays if name != self.made.overlay]
-        return overlays, {key: value for key, value in self.bundle.overrides.items() if key not in own}
+        return overlays, {key: value for key, value in self.bundle.overrides.items() if key not in settings}
 
     def start(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Nothing: the file that it begins with is here."""
@@ -344,14 +346,14 @@ class EncoderExporter(Exporter):
     def _features(self, parser: ConfigParser, network: Any, image: Path) -> Tensor:
         """(1, d) of an image, prepared as a validation prepares it."""
         made = parsed(parser, "validate#preprocessing")({"image": str(image)})["image"]
-        found: Tensor = getattr(network.eval(), self.made.encoder)(torch.as_tensor(made)[None].float())
-        return found
+        features: Tensor = getattr(network.eval(), self.made.encoder)(torch.as_tensor(made)[None].float())
+        return features
 
     @property
     def continuations(self) -> dict[str, tuple[str, ...]]:
         """Title of each method that trains with labels from an encoder on -> its overlays, all of which are here."""
-        found = [kind() for kind in installed().values() if "checkpoint_tensors" in kind.example]
-        overlays = {method.title: method.role("supervised").overlays for method in found}
+        methods = [kind() for kind in installed().values() if "checkpoint_tensors" in kind.example]
+        overlays = {method.title: method.role("supervised").overlays for method in methods}
         there = {path.stem for path in (self.bundle.root / CONFIGS).iterdir()}
         return {title: names for title, names in overlays.items() if names and there.issuperset(names)}
 

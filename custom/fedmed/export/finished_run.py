@@ -82,9 +82,9 @@ class FinishedRun:
     def contributed(self, site: str) -> tuple[int, int]:
         """In how many of its rounds an update of a site that trains moved the model, and how many these were."""
         warm = 0 if self.facts["sites"][site]["role"] == "supervised" else self.study.warm_start.rounds
-        own = [line for line in self.rounds if line["round"] >= warm]
-        moved = [line for line in own if line.get("aggregated") and site in line.get("accepted", ())]
-        return sum((line.get("coefficients") or {}).get(site, 1.0) > 0 for line in moved), len(own)
+        rounds = [line for line in self.rounds if line["round"] >= warm]
+        moved = [line for line in rounds if line.get("aggregated") and site in line.get("accepted", ())]
+        return sum((line.get("coefficients") or {}).get(site, 1.0) > 0 for line in moved), len(rounds)
 
     def model(self, which: str) -> tuple[int, dict[str, Tensor]]:
         """Return (round it was aggregated in, tensors) of the ``selected`` or the ``last`` model.

@@ -130,10 +130,10 @@ def open_network(folder: Path, config: Path, part: Part = MODEL) -> tuple[nn.Mod
 def _compare(folder: Path, config: Path, other: Callable[[Tensor], Tensor], what: str, part: Part) -> None:
     network, example = open_network(folder, config, part)
     for n in BATCHES:
-        expected, found = network(example(n)), other(example(n))
-        if found.shape != expected.shape:
-            raise ExportError(f"{what}: the output's shape is {tuple(found.shape)}, not {tuple(expected.shape)}")
-        largest = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
+        expected, output = network(example(n)), other(example(n))
+        if output.shape != expected.shape:
+            raise ExportError(f"{what}: the output's shape is {tuple(output.shape)}, not {tuple(expected.shape)}")
+        largest = float((output - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
         if not largest <= TOLERANCE:
             raise ExportError(
                 f"{what} differs from PyTorch by {largest:.1e} of the largest output; allowed: {TOLERANCE:.0e}"

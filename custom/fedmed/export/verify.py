@@ -44,7 +44,7 @@ def verify(
         for path in (config, folder / CONFIGS / exporter.bundle.config_file("train").name):
             _passes("verify_net_in_out", partial(fits, config_file=str(path)))
     checks = ["MONAI's `verify_metadata`, `verify_net_in_out` and `check_properties`: passed."]
-    with tempfile.TemporaryDirectory(prefix="fedmed-verify-") as place, _own_paths():
+    with tempfile.TemporaryDirectory(prefix="fedmed-verify-") as place, _paths_restored():
         case, what = _case(Path(place) / "images", image, config)
         images = Path(place) / "images"
         with quiet():
@@ -74,7 +74,7 @@ def _check_properties(config: Path, meta: str, folder: Path, images: Path) -> No
 
 
 @contextlib.contextmanager
-def _own_paths() -> Iterator[None]:
+def _paths_restored() -> Iterator[None]:
     """A bundle adds itself to the places that Python imports from; this process is not only its."""
     before = list(sys.path)
     try:

@@ -76,8 +76,8 @@ def kept_mean(run: FinishedRun, policies: RolePolicies, names: Collection[str], 
     tensors, meta = content.get("tensors"), content.get("meta")
     if not isinstance(tensors, Mapping) or not isinstance(meta, Mapping) or not meta.get("weights"):
         raise ExportError(f"{path} is damaged: it does not hold a mean and its weights; copy the run again")
-    told = any(entry.get("weights") == meta["weights"] for entry in entries)
-    if meta.get("round") != round or set(tensors) != set(expected) or not told:
+    listed = any(entry.get("weights") == meta["weights"] for entry in entries)
+    if meta.get("round") != round or set(tensors) != set(expected) or not listed:
         raise ExportError(f"{path} is not of the model after round {round}; the folder mixes two runs: copy it again")
     return KeptMean(dict(tensors), str(meta.get("weighting")), dict(meta["weights"]))
 
@@ -221,27 +221,27 @@ def fitted(given: Mapping[str, Tensor], network: Mapping[str, Tensor], what: str
     Raises:
         ExportError: a tensor is missing, unknown, of another shape, changed by the cast, NaN or infinite.
     """
-    asked = "; is the bundle the run's?"
+    hint = "; is the bundle the run's?"
     for name in given:
         if name not in network:
-            raise ExportError(f"{what}: tensor '{name}' is unknown to the bundle's network{asked}")
-    for name, own in network.items():
+            raise ExportError(f"{what}: tensor '{name}' is unknown to the bundle's network{hint}")
+    for name, tensor in network.items():
         if name not in given:
-            raise ExportError(f"{what}: tensor '{name}' is missing{asked}")
-        if given[name].shape != own.shape:
-            shapes = f"{tuple(given[name].shape)}, the network's is {tuple(own.shape)}"
-            raise ExportError(f"{what}: tensor '{name}' has the shape {shapes}{asked}")
-    return {name: _cast(given[name], own, f"{what}: tensor '{name}'") for name, own in network.items()}
+            raise ExportError(f"{what}: tensor '{name}' is missing{hint}")
+        if given[name].shape != tensor.shape:
+            shapes = f"{tuple(given[name].shape)}, the network's is {tuple(tensor.shape)}"
+            raise ExportError(f"{what}: tensor '{name}' has the shape {shapes}{hint}")
+    return {name: _cast(given[name], tensor, f"{what}: tensor '{name}'") for name, tensor in network.items()}
 
 
-def _cast(value: Tensor, own: Tensor, what: str) -> Tensor:
+def _cast(value: Tensor, like: Tensor, what: str) -> Tensor:
     if not all_finite(value):
         raise ExportError(f"{what} has values that are NaN or infinite; the training broke down")
-    cast = value.detach().cpu().to(own.dtype)
-    if not own.is_floating_point() and not torch.equal(cast.to(value.dtype), value):
-        raise ExportError(f"{what} must be {own.dtype}, but holds {value.flatten()[0].item()}")
+    cast = value.detach().cpu().to(like.dtype)
+    if not like.is_floating_point() and not torch.equal(cast.to(value.dtype), value):
+        raise ExportError(f"{what} must be {like.dtype}, but holds {value.flatten()[0].item()}")
     if not all_finite(cast):  # a float64 that float32 cannot hold
-        raise ExportError(f"{what} does not fit into {own.dtype}; the training broke down")
+        raise ExportError(f"{what} does not fit into {like.dtype}; the training broke down")
     return cast.contiguous().clone()
 
 
@@ -280,12 +280,12 @@ def site_settings(run: FinishedRun, site: str, site_run: Path | None, round: int
     """
     check_site(run, site)
     kept = _state(run, site, site_run, round)[2].get("engine", {}).get("corrections", ())
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     rooms, allowed = ("fedmed.training", "fedmed.systems"), load_server().allowed_classes
     for entry in kept:
         kind: type[Correction] = load_class(entry["path"], rooms, allowed)
-        found |= kind.inference_settings(entry["state"])
-    return found
+        settings |= kind.inference_settings(entry["state"])
+    return settings
 
 
 def _state(run: FinishedRun, site: str, site_run: Path | None, round: int) -> tuple[int, Path, dict[str, Any]]:

@@ -46,7 +46,7 @@ def provenance(
         **({} if temperature is None else {"temperature": float(temperature.flatten()[0])}),
         **exporter.facts(run),
         **_exchange(run),
-        **({REFERENCES: found} if (found := run.result.get(REFERENCES)) else {}),
+        **({REFERENCES: references} if (references := run.result.get(REFERENCES)) else {}),
         "base": {key: model[key] for key in ("bundle", "version", "digest")},
         "overlays": list(bundle.overlays),
         "overrides": dict(bundle.overrides),
@@ -84,11 +84,11 @@ def _exchange(run: FinishedRun) -> dict[str, Any]:
     exchange = run.job.exchange
     if not (names := list(exchange.names)):
         return {}
-    rounds = [line["round"] + 1 for line in run.rounds if _told(line, set(names))]
+    rounds = [line["round"] + 1 for line in run.rounds if _exchanged(line, set(names))]
     return {"exchange": {"names": names, "once": exchange.once, "rounds": rounds}}
 
 
-def _told(line: Mapping[str, Any], names: set[str]) -> bool:
+def _exchanged(line: Mapping[str, Any], names: set[str]) -> bool:
     return bool(line.get("bytes_told")) or any(names & set(sent) for sent in (line.get("extras") or {}).values())
 
 
@@ -101,7 +101,7 @@ def _roles(run: FinishedRun) -> dict[str, dict[str, Any]]:
     places = [run.folder.glob(f"*/simulate_job/app_*/config/{STUDY}")]
     for folder in (run.records.parent.parent, run.folder):  # of a downloaded result
         places.append((folder / "job").glob(f"**/app_*/config/{STUDY}"))
-    for path in (path for found in places for path in sorted(found)):
+    for path in (path for paths in places for path in sorted(paths)):
         try:
             job = read_app(path.parents[1], load_server().allowed_classes)
         except FedMedError:  # a file that cannot be read tells nothing, and the export does not depend on it
@@ -162,7 +162,7 @@ def _hardware(facts: Mapping[str, Any]) -> str:
     return f"Server: {facts.get('cpu_cores', '?')} CPU cores ({facts.get('machine', 'unknown')}), {gpus}"
 
 
-def anonymous_sites(run: FinishedRun, which: str, beside: Sequence[Score] = ()) -> list[tuple[str, dict[str, Any]]]:
+def anonymous_sites(run: FinishedRun, which: str, others: Sequence[Score] = ()) -> list[tuple[str, dict[str, Any]]]:
     """Return (name, row) of every site: role, weight and scores of the model under a number.
 
     Scores are called as :func:`score_keys` says. Numbers follow the scores within each role and nothing else, so that
@@ -170,9 +170,9 @@ def anonymous_sites(run: FinishedRun, which: str, beside: Sequence[Score] = ()) 
 
     Args:
         which: model, ``selected`` or ``last``.
-        beside: further scores of the testing lists.
+        others: further scores of the testing lists.
     """
-    names = score_keys(run.score, beside)
+    names = score_keys(run.score, others)
     rows = [(name, _row(run, which, name, facts, names)) for name, facts in run.facts["sites"].items()]
     keys = [key for key in names.values() if not key.endswith(("_low", "_high"))]
     rows.sort(key=lambda item: _order(item[1], keys))
@@ -183,9 +183,9 @@ def anonymous_sites(run: FinishedRun, which: str, beside: Sequence[Score] = ()) 
     return [(name, {"site": numbers[name], **row}) for name, row in rows]
 
 
-def score_keys(score: Score, beside: Sequence[Score] = ()) -> dict[str, str]:
+def score_keys(score: Score, others: Sequence[Score] = ()) -> dict[str, str]:
     """Metric of the run -> its name in a site's row: ``test_dice``, ``validation_dice``, ``test_dice_std``."""
-    also = [metric for other in beside for metric in other.tested]
+    also = [metric for other in others for metric in other.tested]
     rest = [metric for metric in score.tested if metric != score.test]
     named = {score.test: f"test_{score.name}", score.validation: f"validation_{score.name}"}
     return named | {metric: f"test_{metric}" for metric in [*rest, *also]}

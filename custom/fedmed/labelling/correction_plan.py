@@ -152,10 +152,10 @@ class CorrectionPlan(ABC):
 
     def _entries(self, image: Path | None) -> dict[str, list[dict[str, Any]]]:
         """The lists that hold an image, with its entries."""
-        own = self.place_of(image) if image else None
-        at = {name for name, place in self._places.items() if place == own}
-        found = {name: [e for e in self.lists.get(name, []) if e[self.form.main] in at] for name in LISTS}
-        return {name: entries for name, entries in found.items() if entries}
+        wanted = self.place_of(image) if image else None
+        at = {name for name, place in self._places.items() if place == wanted}
+        lists = {name: [e for e in self.lists.get(name, []) if e[self.form.main] in at] for name in LISTS}
+        return {name: entries for name, entries in lists.items() if entries}
 
     def _entry(self, where: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
         """The one entry of an image that gets a mask."""

@@ -56,17 +56,17 @@ def read_mask(path: Path, shape: tuple[int, ...], affine: np.ndarray) -> np.ndar
     """
     name = path.name.lower()
     if name.endswith(NIFTI):
-        mask, own = _read_nifti(path)
+        mask, mask_affine = _read_nifti(path)
     elif name.endswith(NRRD):
-        mask, own = _read_nrrd(path)
+        mask, mask_affine = _read_nrrd(path)
     else:
         raise DataError(f"'{path.suffix}' files are not read; save the mask as .nii.gz, .nii or .nrrd")
     if mask.ndim > 3 and set(mask.shape[3:]) == {1}:
         mask = mask.reshape(mask.shape[:3])
-    faults = mask_faults(mask, own, shape, affine)
+    faults = mask_faults(mask, mask_affine, shape, affine)
     if faults and mask.ndim == 3:
-        mask, own = _place(mask, own, shape, affine)
-        faults = mask_faults(mask, own, shape, affine)
+        mask, mask_affine = _place(mask, mask_affine, shape, affine)
+        faults = mask_faults(mask, mask_affine, shape, affine)
     if faults:
         raise DataError("; ".join(faults))
     return mask.astype(np.uint8)
@@ -126,13 +126,15 @@ def _read_nrrd(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return itk.array_from_image(image).transpose(2, 1, 0), ras_affine(image)
 
 
-def _place(mask: np.ndarray, own: np.ndarray, shape: tuple[int, ...], affine: np.ndarray) -> tuple[np.ndarray, ...]:
+def _place(
+    mask: np.ndarray, mask_affine: np.ndarray, shape: tuple[int, ...], affine: np.ndarray
+) -> tuple[np.ndarray, ...]:
     """Put a mask whose voxels are voxels of the image's grid in its place; any other mask is returned as it is."""
     if mask.size != np.prod(shape) and not (mask != 0).any():
-        return mask, own  # nothing tells a part of the grid from a mask of another scan
-    whole = voxels_onto(own, affine, mask.shape, GRID_TOLERANCE)
+        return mask, mask_affine  # nothing tells a part of the grid from a mask of another scan
+    whole = voxels_onto(mask_affine, affine, mask.shape, GRID_TOLERANCE)
     if whole is None:
-        return mask, own
+        return mask, mask_affine
     inside = np.argwhere(mask != 0)
     places = nib.affines.apply_affine(whole, inside).astype(int)
     if len(places) and (places.min() < 0 or (places >= np.array(shape)).any()):

@@ -143,15 +143,15 @@ def choose(
     left = len(images) - len(scores)
     if left:
         log.info("%s: %d images have no score yet; the next request goes on with them", scorer.name, left)
-    found = {image: score for image, score in scores.items() if score is not None}
-    ranked = sorted(found, key=lambda image: (-found[image], image))
+    valid = {image: score for image, score in scores.items() if score is not None}
+    ranked = sorted(valid, key=lambda image: (-valid[image], image))
     if not ranked:
         log.warning("%s: none of %d images without a label has a score", scorer.name, len(images))
         return None
     since = {image: _handed_out(store.get_image_info(image)) for image in ranked}
     free = (image for image in ranked if now() - since[image] >= limits.reserved)
     image = next(free, min(ranked, key=lambda image: since[image]))
-    return Choice(image, found[image], ranked.index(image) + 1, len(ranked), left)
+    return Choice(image, valid[image], ranked.index(image) + 1, len(ranked), left)
 
 
 def _handed_out(info: Mapping[str, Any]) -> float:

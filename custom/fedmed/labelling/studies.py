@@ -174,10 +174,10 @@ def prepare_work(
         SiteConfigError: the site's YAML is wrong.
     """
     name, identity, site = _identify(Path(studies))
-    found = site_images(site, everything) if site else folder_images(Path(studies).expanduser().resolve(), pictures)
-    readable = [path for path in found if os.access(path, os.R_OK)]
+    files = site_images(site, everything) if site else folder_images(Path(studies).expanduser().resolve(), pictures)
+    readable = [path for path in files if os.access(path, os.R_OK)]
     if not readable:
-        raise DataError(f"{studies}: none of {len(found)} images may be read by this user; allow reading them")
+        raise DataError(f"{studies}: none of {len(files)} images may be read by this user; allow reading them")
     folder = Path(work).expanduser().resolve() if work else work_folder(studies)
     _check_place(folder, site.data_root if site else Path(identity))
     if in_use(folder):  # that server would lose the images that are not to be served here
@@ -188,7 +188,7 @@ def prepare_work(
         folder.chmod(0o700)
         images = give_ids(readable, known, uploaded(folder))
         gone = {key: path for key, path in known.items() if key not in images}
-        skipped = tuple(path for path in found if path not in readable)
+        skipped = tuple(path for path in files if path not in readable)
         made = WorkFolder(folder=folder, name=name, studies=identity, images=images, gone=gone, skipped=skipped)
         write_map(made)  # before the links: an id once given is never given again
         link_images(folder, images)

@@ -29,12 +29,12 @@ GUESSED = 0.5  # the AUROC of guessing
 KEYS = ("image", "heat", "probabilities", "classes", "label", "case")
 
 
-def one_class_called(site: str, found: Probabilities) -> str:
+def one_class_called(site: str, outputs: Probabilities) -> str:
     """Say that all cases of a site, two or more, are called one class, and what that is worth; else empty."""
-    if len(found.labels) < 2 or np.ptp(found.predicted):
+    if len(outputs.labels) < 2 or np.ptp(outputs.predicted):
         return ""
-    place, cases = int(found.predicted[0]), len(found.labels)
-    right, name = int((found.labels == place).sum()), found.classes[place]
+    place, cases = int(outputs.predicted[0]), len(outputs.labels)
+    right, name = int((outputs.labels == place).sum()), outputs.classes[place]
     return (
         f"{site}: the model calls all {cases} images '{name}'. {right} of them are ({100 * right / cases:.0f} %): the "
         "accuracy is that of a model that looks at no image."
@@ -91,7 +91,7 @@ class ClassificationReport(ScoredReport):
 
     def findings(self, run: Run) -> list[str]:
         """Sites at which every image is called one class, and those whose AUROC may be that of guessing."""
-        called = [one_class_called(site, found) for site, found in tested(run).items()]
+        called = [one_class_called(site, outputs) for site, outputs in tested(run).items()]
         guessed = [row for row in site_rows(run) if run.score.name == "auroc" and holds(row, GUESSED)]
         spans = join([f"{row.name} {span(row.low, row.high)}" for row in guessed])
         what = f"The 95 % interval of the AUROC holds {GUESSED}, which guessing gives: {spans}."
@@ -103,13 +103,13 @@ class ClassificationReport(ScoredReport):
 
     def weighted(self, run: Run, cases: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
         """As the site scores the whole list."""
-        found = probabilities(cases)
-        if found is None:
+        outputs = probabilities(cases)
+        if outputs is None:
             return np.full(len(weights), np.nan)
         if run.score.name == "accuracy":
-            share: np.ndarray = weights @ (found.predicted == found.labels) / weights.sum(axis=1)
+            share: np.ndarray = weights @ (outputs.predicted == outputs.labels) / weights.sum(axis=1)
             return share
-        return macro_mean(class_aurocs(found.values, found.labels, weights))
+        return macro_mean(class_aurocs(outputs.values, outputs.labels, weights))
 
     def values(self, run: Run) -> dict[str, Any]:
         """With the pictures of each site."""

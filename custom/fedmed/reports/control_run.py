@@ -41,22 +41,22 @@ def read_with_controls(folder: str | Path, controls: Sequence[str | Path] = ()) 
         JobError, FedMedError: as :func:`fedmed.reports.run.read_run`; or a folder that was named does not hold a
             finished control of the run, or another one does not go with it.
     """
-    run, found = read_run(folder), dict[str, Run]()
-    own = [place for name in dict.fromkeys(FOLDERS.values()) if _holds_run(place := run.folder / name)]
-    for place in map(Path, controls or own):
+    run, accepted = read_run(folder), dict[str, Run]()
+    default = [place for name in dict.fromkeys(FOLDERS.values()) if _holds_run(place := run.folder / name)]
+    for place in map(Path, controls or default):
         try:
             control = read_run(place)
             check_control(run, control)
-            _check_beside(kind := kind_of(control), control, found)
+            _check_pair(kind := kind_of(control), control, accepted)
             if not steps(run, {kind: control}):
                 raise JobError(f"neither {run.folder} nor the control in {place} was scored at any site")
-            found[kind] = control
+            accepted[kind] = control
         except FedMedError as error:
             if controls:
                 raise
             run.control_problems.append(str(error))
-    if found:
-        run.steps = steps(run, {kind: found[kind] for kind in SUFFIXES if kind in found})
+    if accepted:
+        run.steps = steps(run, {kind: accepted[kind] for kind in SUFFIXES if kind in accepted})
     return run
 
 
@@ -71,9 +71,9 @@ def kind_of(control: Run) -> str:
     return ADAPTED if kind != LEFT_OUT and control.adapts else kind
 
 
-def _check_beside(kind: str, control: Run, found: Mapping[str, Run]) -> None:
+def _check_pair(kind: str, control: Run, earlier: Mapping[str, Run]) -> None:
     """Refuse a second control of those that adapt, or of those that do not: what each step adds would not be known."""
-    for other, read in found.items():
+    for other, read in earlier.items():
         if (kind == ADAPTED) == (other == ADAPTED):
             raise JobError(
                 f"the controls in {read.folder} and {control.folder} cannot both be compared: in "
@@ -96,8 +96,8 @@ def check_control(run: Run, control: Run) -> None:
     if [site.name for site in run.by_role("supervised")] != [site.name for site in control.by_role("supervised")]:
         raise JobError(f"{where} is of another job than {run.folder}: other sites train with labels in it")
     ours = run.config if control.adapts or kind == ADAPTED else _unadapted(run)
-    if found := differences(ours, control.config):
-        raise JobError(f"{where} is of another job than {run.folder}: {'; '.join(found)}")
+    if problems := differences(ours, control.config):
+        raise JobError(f"{where} is of another job than {run.folder}: {'; '.join(problems)}")
     if control.result is None:
         raise JobError(
             f"{where} did not reach its end: {len(control.rounds)} of {control.total_rounds} rounds are done; "
@@ -132,15 +132,15 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]
     Args:
         ours, theirs: what ``run.json`` has of study, rule and model; of rule and model, what both say is compared.
     """
-    found = []
+    texts = []
     for part, may in DIFFERS.items():
         first, second = (_compared(part, json.loads(json.dumps(config))) for config in (ours, theirs))
         keys = set(first) | set(second) if part == "study" else set(first) & set(second)
         for key in sorted(keys - may):
             if first.get(key) != second.get(key):
                 one, other = (repr(said[key]) if key in said else "the default" for said in (first, second))
-                found.append(f"'{key}' is {one} and {other}")
-    return found
+                texts.append(f"'{key}' is {one} and {other}")
+    return texts
 
 
 def _compared(part: str, config: dict[str, Any]) -> dict[str, Any]:

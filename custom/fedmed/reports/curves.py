@@ -53,12 +53,12 @@ def updates(run: Run) -> Figure:
 
 def _scalar(axes: Axes, run: Run, scalar: Scalar) -> None:
     axes.set_title("Training loss" if scalar == LOSS else scalar.label[0].upper() + scalar.label[1:])
-    found = points(run, scalar.name)
-    values = [value for of_site in found.values() for _, value in of_site] or [1.0]
+    series = points(run, scalar.name)
+    values = [value for of_site in series.values() for _, value in of_site] or [1.0]
     low = min(0.0, *values)
     high = 1.0 if scalar.unit == "share" and scalar.better == "higher" else low + 1.06 * (max(values) - low or 1.0)
     axes.set_ylim(low, high)
-    site_lines(axes, run, found, start=1)
+    site_lines(axes, run, series, start=1)
 
 
 def _scores(axes: Axes, run: Run) -> None:
@@ -71,27 +71,27 @@ def _scores(axes: Axes, run: Run) -> None:
 
 def site_score_points(run: Run) -> Points:
     """Site -> (rounds behind the model, its score on the site's validation list), the last aggregate included."""
-    found = points(run, run.score.validation, offset=0)
+    series = points(run, run.score.validation, offset=0)
     for site in run.sites:
         if site.closing_score is not None:
-            found[site.name].append((run.total_rounds, site.closing_score))
-    return found
+            series[site.name].append((run.total_rounds, site.closing_score))
+    return series
 
 
 def score_points(run: Run) -> list[tuple[float, float]]:
     """(rounds behind the model, mean validation score of the labelled sites)."""
-    found = [(float(r.index), r.score) for r in run.rounds if r.score is not None]
+    means = [(float(r.index), r.score) for r in run.rounds if r.score is not None]
     last = number((run.result or {}).get("last_score"))
-    return found if last is None else [*found, (float(run.total_rounds), last)]
+    return means if last is None else [*means, (float(run.total_rounds), last)]
 
 
-def site_lines(axes: Axes, run: Run, found: Points, start: int) -> None:
+def site_lines(axes: Axes, run: Run, series: Points, start: int) -> None:
     """A line for each site, over the rounds from ``start`` on; the limits of y are set before."""
     colours = site_colours([site.name for site in run.sites])
-    mixed = len({site.role for site in run.sites if found.get(site.name)}) > 1  # dashes only tell roles apart
+    mixed = len({site.role for site in run.sites if series.get(site.name)}) > 1  # dashes only tell roles apart
     ends = []
     for site in run.sites:
-        if of_site := found.get(site.name):
+        if of_site := series.get(site.name):
             x, y = np.array(of_site).T
             marked = len(x) <= 15
             axes.plot(
@@ -128,9 +128,9 @@ def spread(places: list[float], gap: float) -> list[float]:
     """Move places (0..1) apart so that neighbours are at least ``gap`` away, order kept, as near as possible."""
     order, steps = np.argsort(places, kind="stable"), gap * np.arange(len(places))
     moved = np.maximum.accumulate(np.asarray(places)[order] - steps) + steps  # upwards,
-    found = np.empty_like(moved)
-    found[order] = np.minimum(moved, 1 - steps[::-1])  # and down again where that went beyond 1
-    result: list[float] = found.tolist()
+    placed = np.empty_like(moved)
+    placed[order] = np.minimum(moved, 1 - steps[::-1])  # and down again where that went beyond 1
+    result: list[float] = placed.tolist()
     return result
 
 

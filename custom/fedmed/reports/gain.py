@@ -146,17 +146,17 @@ def steps(run: Run, controls: Mapping[str, Run]) -> list[Step]:
     """
     chain = [*controls.values(), run]
     order = sorted(run.sites, key=lambda site: site.role != "unsupervised")
-    shown = [site for site in order if any(_told(one, site.name)[0] is not None for one in chain)]
+    shown = [site for site in order if any(_tested(one, site.name)[0] is not None for one in chain)]
     pairs = zip(controls, chain[1:], chain, strict=False)
     return [Step(kind, [_gain(run, site, (ours, theirs), chain) for site in shown]) for kind, ours, theirs in pairs]
 
 
 def _gain(run: Run, site: Site, pair: tuple[Run, Run], chain: Sequence[Run]) -> Gain:
-    ours, theirs = (_told(one, site.name) for one in pair)
-    scored = [one for one in chain if _told(one, site.name)[0] is not None]
+    ours, theirs = (_tested(one, site.name) for one in pair)
+    scored = [one for one in chain if _tested(one, site.name)[0] is not None]
     if ours[0] is None or theirs[0] is None or (paired := _paired(run, site, pair, scored)) is None:
         return Gain(site.name, _part(run, site), ours[0], theirs[0], n_cases=ours[1] or theirs[1])
-    same = all(paired.n_cases == _told(one, site.name)[1] for one in scored)
+    same = all(paired.n_cases == _tested(one, site.name)[1] for one in scored)
     scores = (ours[0], theirs[0]) if same else (paired.ours, paired.theirs)
     known = {"low": paired.low, "high": paired.high, "error": paired.error}
     return Gain(site.name, _part(run, site), *scores, n_cases=paired.n_cases, n_patients=paired.n_patients, **known)
@@ -203,10 +203,10 @@ def _cases(run: Run, name: str) -> pd.DataFrame:
     return next(site.cases for site in run.sites if site.name == name)
 
 
-def _told(run: Run, name: str) -> tuple[float | None, int]:
+def _tested(run: Run, name: str) -> tuple[float | None, int]:
     """The score that a site sent of its test, and of how many cases."""
-    told = ((run.result or {}).get("test") or {}).get(name) or {}
-    return number(told.get(run.score.test)), int(number(told.get("n_cases")) or 0)
+    test = ((run.result or {}).get("test") or {}).get(name) or {}
+    return number(test.get(run.score.test)), int(number(test.get("n_cases")) or 0)
 
 
 def paired_scores(
@@ -234,9 +234,9 @@ def paired_scores(
     if first.empty:
         return None
     patients = first[PATIENT].to_numpy(str)
-    a, b = (leave_one_out(partial(score, own), patients) for own in (first, second))
-    found = estimate(a - b)
-    (low, high), error = ((None, None), None) if found is None else (found.interval(), found.error)
+    a, b = (leave_one_out(partial(score, cases), patients) for cases in (first, second))
+    jackknife = estimate(a - b)
+    (low, high), error = ((None, None), None) if jackknife is None else (jackknife.interval(), jackknife.error)
     return PairedScores(len(first), len(a) - 1, float(a[0]), float(b[0]), low, high, error)
 
 

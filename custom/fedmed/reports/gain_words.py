@@ -138,30 +138,32 @@ def headline(run: Run) -> str:
     known = [row for row in rows(run) if all(gain.difference is not None for gain in row)]
     shown, first, which = [row for row in known if row[0].part in (NO_LABELS, SOME_LABELS)], "", "train without labels"
     scored = [row for row in known if row[0].part == SCORED]
-    whose = f"its {images}" if len(unlabelled) == 1 else f"all their {images}"
+    their_images = f"its {images}" if len(unlabelled) == 1 else f"all their {images}"
     if not shown:
         first = f"What {join(unlabelled)} gained is not known: not scored in {_all_runs(run)}. "
         shown, which = scored or known, "were scored"
-        whose = f"the {images} of {join(unlabelled)}"
+        their_images = f"the {images} of {join(unlabelled)}"
     elif is_split(run) and run.method.scored_adapt and len(shown) + len(scored) <= MOST:
         shown = shown + scored
     if len(shown) > MOST:
         compared = "; ".join(
-            _counted(run, [row[place] for row in shown], place, whose) for place in range(len(shown[0]))
+            _counted(run, [row[place] for row in shown], place, their_images) for place in range(len(shown[0]))
         )
         return f"{first}Of {len(shown)} sites that {which}, {compared}."
-    return first + " ".join(_split(row, run) if is_split(run) else _sentence(row[0], run, whose) for row in shown)
+    return first + " ".join(
+        _split(row, run) if is_split(run) else _sentence(row[0], run, their_images) for row in shown
+    )
 
 
 def _all_runs(run: Run) -> str:
     return "all three runs" if is_split(run) else "both runs"
 
 
-def _counted(run: Run, shown: Sequence[Gain], place: int, whose: str) -> str:
+def _counted(run: Run, shown: Sequence[Gain], place: int, their_images: str) -> str:
     """Count the sites by verdict of a step: ``by learning: better off: 2 and worse off: 1``."""
     counts = [(word, sum(gain.verdict == word for gain in shown)) for word in (BETTER, WORSE, NONE_SEEN, TOO_FEW)]
     said, words = join([f"{word}: {n}" for word, n in counts if n]), WORDS[run.steps[place].kind]
-    return f"{words.adds if is_split(run) else f'with {whose} and {words.without}'}: {said or 'no intervals'}"
+    return f"{words.adds if is_split(run) else f'with {their_images} and {words.without}'}: {said or 'no intervals'}"
 
 
 def _split(row: Sequence[Gain], run: Run) -> str:
@@ -183,10 +185,10 @@ def _brought(gain: Gain, adds: str) -> str:
     return f"{signed(gain.difference)} {adds} ({gain.basis}{so.get(gain.verdict, '')})"
 
 
-def _sentence(gain: Gain, run: Run, whose: str) -> str:
+def _sentence(gain: Gain, run: Run, their_images: str) -> str:
     """A site's scores, their difference, and what follows from the interval where a reader could overlook it."""
     words = WORDS[run.steps[0].kind]
-    ours, theirs = f"{fixed(gain.ours)} with {whose}", f"{fixed(gain.theirs)} {words.without}"
+    ours, theirs = f"{fixed(gain.ours)} with {their_images}", f"{fixed(gain.theirs)} {words.without}"
     scores = f"{run.score.label} {ours}, {theirs}: {gain.in_words}."
     by = ", by less than 0.0005" if abs(gain.difference or 0.0) < 0.0005 else ""  # which `signed` shows as 0.000
     so = {WORSE: f" It is worse off {words.worse_off}{by}.", NONE_SEEN: " No difference was detected."}
@@ -226,14 +228,14 @@ def beside_learning(run: Run) -> list[str]:
     images, kind = report_of(run).images, run.steps[0].kind
     if is_split(run) or kind == ADAPTED:
         return []
-    found = [OWN_STATISTICS.format(images=images)] if kind == LEFT_OUT and statistics_note(run) else []
+    sentences = [OWN_STATISTICS.format(images=images)] if kind == LEFT_OUT and statistics_note(run) else []
     does = run.method.beside_learning.format(images=images)
     if not does or (kind == SILENT and not run.adapts):
-        return found
+        return sentences
     remedy = (
         REMEDIES[kind] if run.adapts else f"'scripts/simulate.py JOB {OPTIONS[SILENT]}' shows what learning adds to it"
     )
-    return [BESIDE.format(does=does, remedy=remedy), *found]
+    return [BESIDE.format(does=does, remedy=remedy), *sentences]
 
 
 def gain_notes(run: Run) -> list[str]:

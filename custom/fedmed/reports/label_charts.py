@@ -28,15 +28,15 @@ CHIP: dict[str, Any] = {"color": PAPER, "fontsize": 8.5, "fontweight": "bold", "
 def counts_of(run: Run) -> tuple[list[str], dict[str, LabelCounts]]:
     """Labels, and site -> counts of its test frames, of the sites that sent all of them."""
     labels = labels_of(run, "tp_")
-    found = {row.name: LabelCounts.from_numbers(row.test, labels) for row in site_rows(run) if labels}
-    return labels, {name: counts for name, counts in found.items() if counts is not None}
+    read = {row.name: LabelCounts.from_numbers(row.test, labels) for row in site_rows(run) if labels}
+    return labels, {name: counts for name, counts in read.items() if counts is not None}
 
 
 def confusions_of(run: Run) -> tuple[list[str], dict[str, Confusion]]:
     """Phases, and site -> which of them were taken for which, of the sites that sent all counts."""
     phases = [one.name for one in run.classes]
-    found = {row.name: Confusion.from_numbers(row.test, phases) for row in site_rows(run)}
-    return phases, {name: counts for name, counts in found.items() if counts is not None}
+    read = {row.name: Confusion.from_numbers(row.test, phases) for row in site_rows(run)}
+    return phases, {name: counts for name, counts in read.items() if counts is not None}
 
 
 def labels_of(run: Run, before: str) -> list[str]:

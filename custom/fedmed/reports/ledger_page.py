@@ -54,9 +54,9 @@ def ledger_sheet(lines: Sequence[Line]) -> Sheet:
         *([("ε so far", plain_number(epsilons[-1]))] if epsilons else []),
     ]
     tables = [SheetTable("Answers", "", ["when", "task", "round#", "what", "numbers", "SHA-256"], _rows(answers))]
-    if beside := _beside(answers):
+    if extras := _extras(answers):
         note = "What FedMed's own methods say of values that left beside the model."
-        tables.append(SheetTable("Values beside the model", note, ["name", "what it tells about the site"], beside))
+        tables.append(SheetTable("Values beside the model", note, ["name", "what it tells about the site"], extras))
     if numbers := _numbers(lines):
         note = "Also those that are shown while a site works. Counts are of single values."
         tables.append(SheetTable("Numbers", note, ["name", "sent#", "smallest#", "largest#"], numbers))
@@ -134,7 +134,7 @@ def _what(line: Line) -> str:
     return f"{what}; {extras}" if extras else what
 
 
-def _beside(answers: Sequence[Line]) -> list[list[str]]:
+def _extras(answers: Sequence[Line]) -> list[list[str]]:
     """Name of each value beside the model, and what it tells."""
     made: list[Method | Algorithm] = [kind() for kind in installed().values()]
     made += [kind() for kind in (*algorithms().values(), *adaptations().values())]

@@ -91,8 +91,8 @@ class LiveState:
 
     def numbers(self, line: dict[str, Any]) -> dict[str, float]:
         """The numbers in a site's line, whose names have ``train_`` in them only at the end of a round."""
-        found = {key: number(line.get(key.removeprefix("train_"), line.get(key))) for key in self.headings()}
-        return {key: value for key, value in found.items() if value is not None}
+        read = {key: number(line.get(key.removeprefix("train_"), line.get(key))) for key in self.headings()}
+        return {key: value for key, value in read.items() if value is not None}
 
     def site_event(self, name: str, line: dict[str, Any]) -> None:
         """Take one line of a site's ``progress.jsonl``, or of the server's where it trains."""
@@ -319,7 +319,7 @@ def last_error(log: Path, state: LiveState) -> str:
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     lines = [line.strip() for line in ANSI.sub("", text).splitlines() if line.strip()]
     for pattern in (EXCEPTION, LOGGED):
-        found = [match["what"] for line in lines if (match := pattern.search(line))]
-        if found:
-            return in_terminal(found[-1])
+        texts = [match["what"] for line in lines if (match := pattern.search(line))]
+        if texts:
+            return in_terminal(texts[-1])
     return in_terminal(lines[-1]) if lines else "NVFlare wrote nothing"

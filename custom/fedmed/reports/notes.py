@@ -18,7 +18,7 @@ from fedmed.reports.words import NOTHING, count, join, plain_delta, plain_number
 def remarks(run: Run) -> list[str]:
     """Notes that must stand below a table in a terminal."""
     idle = [contribution_note(run)] if run.idle else []
-    found = [
+    sentences = [
         note
         for note in (
             training_note(run),
@@ -33,7 +33,7 @@ def remarks(run: Run) -> list[str]:
         )
         if note
     ]
-    return found + [f"Warning, {rounds}: {site}: {text}" for rounds, site, text in warnings(run)]
+    return sentences + [f"Warning, {rounds}: {site}: {text}" for rounds, site, text in warnings(run)]
 
 
 def refusals(run: Run) -> list[tuple[int, str, str]]:
@@ -57,7 +57,7 @@ def training_note(run: Run) -> str:
 
     That one is of images, of videos of samples such as frames. Of patients the server is told nothing.
     """
-    parts = [f"{site.name} on {found}" for site in run.sites if (found := _trained_on(run, site))]
+    parts = [f"{site.name} on {trained}" for site in run.sites if (trained := _trained_on(run, site))]
     return f"Trained: {'; '.join(parts)}." if parts else ""
 
 
@@ -81,8 +81,8 @@ def _trained_on(run: Run, site: Site) -> str:
 
 def number_notes(run: Run) -> list[str]:
     """One sentence on each site of whose scores at the end some cannot be."""
-    found = (run.result or {}).get("refused_numbers") or {}
-    return [f"Refused of {site}: {'; '.join(map(str, texts))}." for site, texts in sorted(found.items())]
+    refused = (run.result or {}).get("refused_numbers") or {}
+    return [f"Refused of {site}: {'; '.join(map(str, texts))}." for site, texts in sorted(refused.items())]
 
 
 def statistics_note(run: Run) -> str:
@@ -91,20 +91,20 @@ def statistics_note(run: Run) -> str:
     if not isinstance(buffers, Mapping) or (chosen := result.get("best_round")) is not None and chosen < warm:
         return ""
     tested = [site for site in run.sites if site.name in (result.get("test") or {})]
-    own = [site.name for site in tested if site.role != "evaluate" and of_role(buffers, str(site.role)) == "local"]
-    whose = f"{join(own)} with those of {'its' if len(own) == 1 else 'their'} own images"
-    others = ", the others with those that labelled sites share" if len(own) < len(tested) else ""
-    return f"BatchNorm statistics: {whose}{others}." if own else ""
+    local = [site.name for site in tested if site.role != "evaluate" and of_role(buffers, str(site.role)) == "local"]
+    theirs = f"{join(local)} with those of {'its' if len(local) == 1 else 'their'} own images"
+    others = ", the others with those that labelled sites share" if len(local) < len(tested) else ""
+    return f"BatchNorm statistics: {theirs}{others}." if local else ""
 
 
 def few_cases_notes(run: Run) -> list[str]:
     """One sentence on each site that keeps its test scores, since a mean of few cases would tell of each."""
     tests = ((run.result or {}).get("test") or {}).items()
-    found = [(site, number(row.get("min_cases"))) for site, row in sorted(tests)]
+    limits = [(site, number(row.get("min_cases"))) for site, row in sorted(tests)]
     return [
         f"Not shown: the test scores of {site}, which has fewer test cases than the {least:g} from which on it lets "
         "them leave (privacy.min_cases)."
-        for site, least in found
+        for site, least in limits
         if least
     ]
 
@@ -177,8 +177,8 @@ def told_notes(run: Run) -> list[str]:
     """Say what sites told one another once, and what that cost; a resumed run may have asked again."""
     names = run.method.exchange().names
     notes = []
-    for line in (line for line in run.rounds if line.told):
-        costs = [f"{site} {size(sent)}" for site, sent in sorted(line.told.items())]
+    for line in (line for line in run.rounds if line.exchange_bytes):
+        costs = [f"{site} {size(sent)}" for site, sent in sorted(line.exchange_bytes.items())]
         what = join(list(names)) or "values of their images"
         notes.append(f"Before round {line.index + 1} sites told one another {what}, once: {join(costs)} were sent.")
     return notes
@@ -186,11 +186,11 @@ def told_notes(run: Run) -> list[str]:
 
 def warnings(run: Run) -> list[tuple[str, str, str]]:
     """(``round 2`` or ``rounds 1–3``, counted from 1, site, message) of everything the server warned of, each once."""
-    found: dict[tuple[str, str], list[int]] = {}
+    rounds_of: dict[tuple[str, str], list[int]] = {}
     for line in run.rounds:
         for warning in dict.fromkeys(line.warnings):
-            found.setdefault(warning, []).append(line.index + 1)
-    return [(named_rounds(rounds), site, message) for (site, message), rounds in found.items()]
+            rounds_of.setdefault(warning, []).append(line.index + 1)
+    return [(named_rounds(rounds), site, message) for (site, message), rounds in rounds_of.items()]
 
 
 def errors(run: Run) -> list[tuple[str, str]]:

@@ -182,12 +182,12 @@ def _scale_bar(axes: Axes) -> None:
 
 def _heading(figure: Figure, case: ViewedCase, title: str, y: float) -> None:
     figure.text(0.012, y, title, color=INK_DARK, fontsize=11, fontweight="bold", va="center")
-    found = [(f"prediction {case.millilitres(case.prediction):.0f} ml", PREDICTION)]
+    facts = [(f"prediction {case.millilitres(case.prediction):.0f} ml", PREDICTION)]
     if case.truth is not None:
-        found.append((f"truth {case.millilitres(case.truth):.0f} ml", TRUTH))
+        facts.append((f"truth {case.millilitres(case.truth):.0f} ml", TRUTH))
     if (dice := case.dice()) is not None:
-        found.append((f"Dice {dice:.2f}", INK_DARK))
-    for place, (words, colour) in enumerate(reversed(found)):
+        facts.append((f"Dice {dice:.2f}", INK_DARK))
+    for place, (words, colour) in enumerate(reversed(facts)):
         figure.text(0.988 - 0.17 * place, y, words, color=colour, fontsize=10, ha="right", va="center")
 
 

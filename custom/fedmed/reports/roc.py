@@ -27,22 +27,22 @@ PREFIX = "p_"  # of a class's column in cases.csv
 def roc(run: Run) -> Figure:
     """One panel a class with a curve a site, all its cases pooled, and last a reliability curve a site."""
     sites, colours = tested(run), site_colours([site.name for site in run.sites])
-    classes = list(dict.fromkeys(name for found in sites.values() for name in found.classes))
+    classes = list(dict.fromkeys(name for outputs in sites.values() for name in outputs.classes))
     figure, panels = panels_of(len(classes) + 1, height=3.3, h_pad=0.14)  # between the names and the titles
     for axes in panels:
         unit_square(axes, diagonal=True)
     for axes, name in zip(panels, classes, strict=False):
         axes.set_title(f"ROC, {name}")
         axes.set_xlabel("false positive rate")
-        for site, found in sites.items():
-            place = found.classes.index(name) if name in found.classes else -1
-            if place >= 0 and (curve := roc_points(found.labels == place, found.values[:, place])):
+        for site, outputs in sites.items():
+            place = outputs.classes.index(name) if name in outputs.classes else -1
+            if place >= 0 and (curve := roc_points(outputs.labels == place, outputs.values[:, place])):
                 axes.plot(*curve, color=colours[site], linewidth=1.8, clip_on=False)
     panels[0].set_ylabel("true positive rate")
     last = panels[-1]
     last.set_title("Reliability")
-    for site, found in sites.items():
-        confidence, share, cases = reliability(found)
+    for site, outputs in sites.items():
+        confidence, share, cases = reliability(outputs)
         last.plot(confidence, share, color=colours[site], linewidth=1.6)
         last.scatter(confidence, share, s=10 + 1.6 * cases, color=colours[site], linewidths=0, clip_on=False)
     name_sites(figure, sites, colours)
@@ -86,10 +86,10 @@ class Probabilities:
         return self.values.argmax(axis=1)
 
 
-def reliability(found: Probabilities) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def reliability(outputs: Probabilities) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean probability of the called class, share of right calls, and cases, in bins of as many cases each."""
-    confidence = found.values.max(axis=1)
-    right = found.predicted == found.labels
+    confidence = outputs.values.max(axis=1)
+    right = outputs.predicted == outputs.labels
     order = np.argsort(confidence, kind="stable")
     bins = np.array_split(order, min(MAX_BINS, max(1, len(order) // BIN)))
     cases = np.array([len(b) for b in bins], dtype=float)
@@ -99,27 +99,27 @@ def reliability(found: Probabilities) -> tuple[np.ndarray, np.ndarray, np.ndarra
 def confusion(run: Run) -> Figure:
     """One panel a site: cases of each true class (rows) and what the model called them (columns)."""
     sites, colours = tested(run), site_colours([site.name for site in run.sites])
-    n = max(len(found.classes) for found in sites.values())
-    longest = LETTER * max(len(name) for found in sites.values() for name in found.classes)
+    n = max(len(outputs.classes) for outputs in sites.values())
+    longest = LETTER * max(len(name) for outputs in sites.values() for name in outputs.classes)
     slanted: dict[str, Any] = {}
     if longest > (WIDTH - 1.2) / min(len(sites), ACROSS) / n:
         slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
     figure, panels = panels_of(len(sites), height=0.9 + 0.42 * n + (0.6 * longest if slanted else 0))
-    for place, (axes, (site, found)) in enumerate(zip(panels, sites.items(), strict=True)):
+    for place, (axes, (site, outputs)) in enumerate(zip(panels, sites.items(), strict=True)):
         axes.set_title(site)
-        counts = confusion_counts(found)
+        counts = confusion_counts(outputs)
         draw_counts(axes, counts, colours[site])
-        axes.set_xticks(range(len(found.classes)), found.classes, **slanted)
-        axes.set_yticks(range(len(found.classes)), found.classes if place % ACROSS == 0 else [])
+        axes.set_xticks(range(len(outputs.classes)), outputs.classes, **slanted)
+        axes.set_yticks(range(len(outputs.classes)), outputs.classes if place % ACROSS == 0 else [])
         axes.set_xlabel("called")
         axes.set_ylabel("true class" if place % ACROSS == 0 else "")
     return figure
 
 
-def confusion_counts(found: Probabilities) -> np.ndarray:
+def confusion_counts(outputs: Probabilities) -> np.ndarray:
     """(C, C) int: cases of true class i that were called j."""
-    counts = np.zeros((len(found.classes),) * 2, dtype=int)
-    np.add.at(counts, (found.labels, found.predicted), 1)
+    counts = np.zeros((len(outputs.classes),) * 2, dtype=int)
+    np.add.at(counts, (outputs.labels, outputs.predicted), 1)
     return counts
 
 
@@ -172,4 +172,4 @@ def probabilities(cases: pd.DataFrame) -> Probabilities | None:
 def tested(run: Run) -> dict[str, Probabilities]:
     """Site -> the probabilities of its cases, of the sites whose cases are here."""
     known = ((site.name, probabilities(site.cases)) for site in run.sites)
-    return {name: found for name, found in known if found is not None and len(found.labels)}
+    return {name: outputs for name, outputs in known if outputs is not None and len(outputs.labels)}

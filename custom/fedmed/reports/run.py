@@ -35,8 +35,8 @@ def server_folder(folder: Path) -> Path:
     if not folder.is_dir():
         raise JobError(f"no run at {folder}: the folder does not exist; give the workspace of a simulator run")
     places = (folder / place for place in SERVER_FOLDERS)
-    if found := next((place for place in places if (place / "run.json").is_file()), None):
-        return found
+    if records := next((place for place in places if (place / "run.json").is_file()), None):
+        return records
     if (folder / "server").is_dir():
         raise JobError(
             f"the run at {folder} stopped before its first round: {SERVER_FOLDERS[0] / 'run.json'} is missing; "

@@ -57,9 +57,9 @@ class Site:
         folder = self.folder / "evaluation"
         paths = [(folder / f"{kind}.npz", kind) for kind in PICTURES]
         paths += [(path, UNSCORED) for path in sorted(folder.glob("unscored_*.npz"))]
-        found = [read(path, kind) for path, kind in paths if path.is_file()]
-        for case in dict.fromkeys(picture.case for picture in found):
-            same = [picture for picture in found if picture.case == case]
+        pictures = [read(path, kind) for path, kind in paths if path.is_file()]
+        for case in dict.fromkeys(picture.case for picture in pictures):
+            same = [picture for picture in pictures if picture.case == case]
             yield replace(same[0], kind=join(list(dict.fromkeys(picture.kind for picture in same))))
 
 
@@ -135,9 +135,9 @@ class Run:
     def contributed(self, site: Site) -> tuple[int, int]:
         """In how many of its rounds an update of a site moved the model, and how many these were."""
         warm = self.warm_rounds
-        own = [line for line in self.rounds if site.role == "supervised" or line.index >= warm]
-        moved = [line for line in own if line.aggregated and site.name in line.sites]
-        return sum(line.coefficients.get(site.name, 1.0) > 0 for line in moved), len(own)
+        rounds = [line for line in self.rounds if site.role == "supervised" or line.index >= warm]
+        moved = [line for line in rounds if line.aggregated and site.name in line.sites]
+        return sum(line.coefficients.get(site.name, 1.0) > 0 for line in moved), len(rounds)
 
     @property
     def idle(self) -> list[Site]:

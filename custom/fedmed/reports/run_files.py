@@ -103,7 +103,7 @@ class Round:
         extras_bytes: of everything that sites sent beside their models, arrays included.
         geometry: site -> how its update lies to those of the others, see
             :func:`fedmed.aggregation.geometry.update_geometry`.
-        told: site -> bytes of what it told the others in this round, for good.
+        exchange_bytes: site -> bytes of what it sent the others in this round, for good.
     """
 
     index: int
@@ -121,7 +121,7 @@ class Round:
     norms: dict[str, float | None] = field(default_factory=dict)
     clipped: dict[str, float] = field(default_factory=dict)
     facts: dict[str, float] = field(default_factory=dict)
-    told: dict[str, float] = field(default_factory=dict)
+    exchange_bytes: dict[str, float] = field(default_factory=dict)
     geometry: Numbers = field(default_factory=dict)
 
 
@@ -155,7 +155,7 @@ def _round(line: dict[str, Any]) -> Round:
         aggregated=line.get("aggregated") is not False,
         norms={site: number(norm) for site, norm in of_sites("norms").items()},
         clipped={site: number(factor) or 0.0 for site, factor in of_sites("clipped").items()},
-        told={site: number(sent) or 0.0 for site, sent in of_sites("bytes_told").items()},
+        exchange_bytes={site: number(sent) or 0.0 for site, sent in of_sites("bytes_told").items()},
         facts={key: value for key in line if (value := number(line[key])) is not None},
     )
 

@@ -86,12 +86,12 @@ def charts(run: Run) -> dict[str, Chart]:
     """Name -> chart: every run's, those of its kind, and those of its method."""
     report = report_of(run)
     standard = (Chart(curves.curves, report.training(run)), Chart(plots.participation, DISCS), Chart(plots.traffic))
-    found = dict(zip(EVERY_RUN, standard, strict=True)) | report.charts(run)
+    named = dict(zip(EVERY_RUN, standard, strict=True)) | report.charts(run)
     if any(line.geometry for line in run.rounds):
-        found[UPDATES] = Chart(curves.updates, GEOMETRY)
+        named[UPDATES] = Chart(curves.updates, GEOMETRY)
     for section in sections_of(run):
-        found |= section.charts(run)
-    return found | ({"gain": Chart(gain_chart)} if run.steps else {})
+        named |= section.charts(run)
+    return named | ({"gain": Chart(gain_chart)} if run.steps else {})
 
 
 def page(run: Run) -> str:
@@ -147,20 +147,20 @@ def started(text: str) -> str:
 def gain_chart(run: Run) -> Figure:
     """Left, a line from the score without (ring) over that adapted (dot) to the score with (disc); right, the
     differences and their intervals, each step's on a line of its own."""
-    found, colours, steps = rows(run), site_colours([site.name for site in run.sites]), len(run.steps)
-    figure = Figure(figsize=(WIDTH, 1.15 + (0.44 if steps == 1 else 0.66) * len(found)))
+    gains, colours, steps = rows(run), site_colours([site.name for site in run.sites]), len(run.steps)
+    figure = Figure(figsize=(WIDTH, 1.15 + (0.44 if steps == 1 else 0.66) * len(gains)))
     figure.set_layout_engine("constrained", wspace=0.05)
     scores, apart = figure.subplots(1, 2, sharey=True, width_ratios=(1.25, 1))
     scores.set_title(run.score.label if is_split(run) else f"{run.score.label}: {MARKS}")
     apart.set_title("Difference, and its 95 % interval over cases")
     apart.axvline(0, color=INK, linewidth=1)
-    for place, row in enumerate(found):
+    for place, row in enumerate(gains):
         _scores(scores, place, row, colours[row[0].name])
         for at, gain, head in zip(_lines(place, steps), row, change_heads(run, ""), strict=True):
             _difference(apart, at, gain, head, colours[gain.name])
-    scores.set_yticks(range(len(found)), [row[0].name for row in found], color=INK)
-    scores.set_ylim(len(found) - 0.4, -0.6)
-    every = [gain for row in found for gain in row]
+    scores.set_yticks(range(len(gains)), [row[0].name for row in gains], color=INK)
+    scores.set_ylim(len(gains) - 0.4, -0.6)
+    every = [gain for row in gains for gain in row]
     scores.set_xlim(*_around([value for gain in every for value in (gain.ours, gain.theirs) if value is not None]))
     ends = [value for gain in every for value in (gain.low, gain.high, gain.difference) if value is not None]
     low, high = min([-LEAST, *ends]), max([LEAST, *ends])

@@ -120,7 +120,7 @@ class ScoredReport(RunReport):
             first = {"site": row.name, **role, "labels": labels, "cases": str(row.n_cases or NOTHING)}
             rows.append(first | self.screen_cells(run, row))
         title = f"{run.job}: {run.score.label} on each site's test list"
-        return screen_table(title, rows, _own_best(run) + self.findings(run) + remarks(run))
+        return screen_table(title, rows, _site_bests(run) + self.findings(run) + remarks(run))
 
     def training(self, run: Run) -> str:
         text, labelled = super().training(run), run.by_role("supervised")
@@ -133,7 +133,7 @@ class ScoredReport(RunReport):
         return " ".join([text, *(scalar.tells for scalar in reported(run) if scalar.tells)])
 
 
-def _own_best(run: Run) -> list[str]:
+def _site_bests(run: Run) -> list[str]:
     """One sentence on the models that labelled sites scored best themselves, if they were tested."""
     rows = [row for row in site_rows(run) if row.own is not None]
     scores = join([f"{row.name} {fixed(row.own)} ({model_after(row.own_round)})" for row in rows])
@@ -172,14 +172,20 @@ class SegmentationReport(ScoredReport):
         islands = [text for site in sites if (text := islands_in(site, marked_by(run)))]
         biases = [f"{site.name} {bias}" for site in sites if (bias := volume_bias(site.cases, marked_by(run)))]
         missed = [text for site in sites if (text := nothing_marked(site))]
-        told = [f"{ISLANDS}: {'; '.join(islands)}."] if islands else []
-        return told + missed + ([f"{VOLUMES}: {join(biases)}."] if biases else [])
+        sentences = [f"{ISLANDS}: {'; '.join(islands)}."] if islands else []
+        return sentences + missed + ([f"{VOLUMES}: {join(biases)}."] if biases else [])
 
     def values(self, run: Run) -> dict[str, Any]:
         """With the slices of each site."""
         marked = marked_by(run)
-        found = [(site, [(p, Markup(svg(p, marked))) for p in site.pictures(read_slice)]) for site in run.sites]
-        also = {"pictures": found, "marked": marked, "colour": outline(marked), "grid": grid(run), "UNSCORED": UNSCORED}
+        pictures = [(site, [(p, Markup(svg(p, marked))) for p in site.pictures(read_slice)]) for site in run.sites]
+        also = {
+            "pictures": pictures,
+            "marked": marked,
+            "colour": outline(marked),
+            "grid": grid(run),
+            "UNSCORED": UNSCORED,
+        }
         return super().values(run) | also | {"millimetres": millimetres}
 
     def figures(self, run: Run) -> list[tuple[str, str]]:
@@ -234,11 +240,11 @@ def nothing_marked(site: Site) -> str:
 
 def volume_bias(cases: pd.DataFrame, structure: Structure) -> str:
     """Mean of the predicted less the true volume, ``+12.3 ml (+8.1 %)`` of the true one; empty without true volumes."""
-    true, found = column(cases, "truth_ml"), column(cases, "prediction_ml")
-    known = np.isfinite(true) & np.isfinite(found)
+    true, predicted = column(cases, "truth_ml"), column(cases, "prediction_ml")
+    known = np.isfinite(true) & np.isfinite(predicted)
     if not true[known].sum():
         return ""
-    bias, share = float((found - true)[known].mean()), float(found[known].sum() / true[known].sum() - 1)
+    bias, share = float((predicted - true)[known].mean()), float(predicted[known].sum() / true[known].sum() - 1)
     sign = "−" if bias < 0 else "+"
     return f"{sign}{structure.amount(abs(bias))} ({sign}{abs(100 * share):.1f} %)"
 

@@ -46,7 +46,7 @@ HIGH = 1.45  # inches of a panel
 class Segmentation2DReport(VideoReport):
     """A run whose videos each have a score, and whose sites send the scores of each class."""
 
-    told = (
+    scores_note = (
         "Of each frame the mean over the classes that are there or called, 1 where none is; of each video the mean "
         "over its frames. HD95 and ASSD are distances of outlines in pixels of the frames that the network sees; where "
         "a class is there and not called, or called and not there, they are the frame's diagonal."
@@ -76,8 +76,8 @@ class Segmentation2DReport(VideoReport):
 
     def findings(self, run: Run) -> list[str]:
         """Distant islands, where single videos are here."""
-        found = [text for site in run.sites if "islands" in site.cases and (text := islands_in(site))]
-        return [f"{ISLANDS}: {'; '.join(found)}."] if found else []
+        islands = [text for site in run.sites if "islands" in site.cases and (text := islands_in(site))]
+        return [f"{ISLANDS}: {'; '.join(islands)}."] if islands else []
 
     def class_charts(self, run: Run) -> dict[str, Chart]:
         """The scores of each class at each site."""
@@ -85,8 +85,8 @@ class Segmentation2DReport(VideoReport):
 
     def further_charts(self, run: Run) -> dict[str, Chart]:
         """Dice over the time of videos, at each site where their tables are here."""
-        found = {site.name: scored_videos(site) for site in run.sites}
-        return {f"time_{name}": Chart(partial(_over_time, own, name)) for name, own in found.items() if own}
+        videos = {site.name: scored_videos(site) for site in run.sites}
+        return {f"time_{name}": Chart(partial(_over_time, scored, name)) for name, scored in videos.items() if scored}
 
     def figure(self, run: Run, site: Site) -> Figure | None:
         """The best, the median and the worst frame of a site; None where they are not here."""
@@ -208,12 +208,12 @@ def scored_videos(site: Site) -> list[ScoredVideo]:
     """
     if site.folder is None or SCORE not in site.cases:
         return []
-    found, kinds = pictured(column(site.cases, SCORE).tolist()), dict[int, list[str]]()
+    places, kinds = pictured(column(site.cases, SCORE).tolist()), dict[int, list[str]]()
     for kind in PICTURES:
-        kinds.setdefault(found[kind], []).append(kind)
+        kinds.setdefault(places[kind], []).append(kind)
     names = {place: str(site.cases["case"].iloc[place]) for place in kinds}
     files = {place: frames_file(site.folder / "evaluation", place, name) for place, name in names.items()}
-    return [_read(files[place], join(own), names[place]) for place, own in kinds.items() if files[place].is_file()]
+    return [_read(files[place], join(ranks), names[place]) for place, ranks in kinds.items() if files[place].is_file()]
 
 
 def _read(path: Path, kind: str, case: str) -> ScoredVideo:
@@ -222,10 +222,10 @@ def _read(path: Path, kind: str, case: str) -> ScoredVideo:
         raise DataError(
             f"{path}: needs the columns '{SECOND}' and '{SCORE}' and a line a frame; evaluate the site again"
         )
-    times, own = _numbers(table, SECOND), [name for name in table if name.startswith(f"{SCORE}_")]
+    times, columns = _numbers(table, SECOND), [name for name in table if name.startswith(f"{SCORE}_")]
     if not np.isfinite(times).all() or (np.diff(times) <= 0).any():
         raise DataError(f"{path}: the column '{SECOND}' must hold increasing numbers; evaluate the site again")
-    of_classes = {name.removeprefix(f"{SCORE}_"): _numbers(table, name) for name in own}
+    of_classes = {name.removeprefix(f"{SCORE}_"): _numbers(table, name) for name in columns}
     return ScoredVideo(kind, case, times, _numbers(table, SCORE), of_classes)
 
 

@@ -43,8 +43,8 @@ def tested_site(folder: Path, name: str | None, title: str) -> Site:
     """
     inside = folder.parent if folder.name == EVALUATION else folder
     places = [folder / name / JOB_FOLDER] if name else [inside, inside / "fedmed", inside / JOB_FOLDER]
-    if found := next((place for place in places if (place / EVALUATION).is_dir()), None):
-        return Site(title, "", folder=found)
+    if tested := next((place for place in places if (place / EVALUATION).is_dir()), None):
+        return Site(title, "", folder=tested)
     looked = ", ".join(str(place / EVALUATION) for place in places)
     raise JobError(f"no test of a model at {folder}; looked for {looked}. Give the site's folder of a job that ended")
 
@@ -57,14 +57,14 @@ def phase_pictures(site: Site) -> Mapping[str, Figure]:
         DataError: a file is damaged.
     """
     timelines, features = list(site.pictures(read_phases)), feature_pictures(site)
-    found = {"ribbons": ribbons(timelines, site.name)} if timelines else {}
-    found |= {"features": feature_figure(features, site.name)} if features else {}
-    if not found:
+    figures = {"ribbons": ribbons(timelines, site.name)} if timelines else {}
+    figures |= {"features": feature_figure(features, site.name)} if features else {}
+    if not figures:
         raise JobError(
             f"{site.folder} has a test and nothing to draw of it, neither best.npz nor features.npz; give the site's "
             "folder of a job for phases of operations whose test ended"
         )
-    return found
+    return figures
 
 
 def write_pictures(draw: Callable[[], Mapping[str, Figure]], out: Path, dots: int) -> list[Path]:
@@ -120,16 +120,16 @@ class FeaturePicture:
 
 def read_features(path: Path) -> FeaturePicture:
     """Read what a recorder kept; DataError for a damaged file."""
-    points, explained, phases, videos, classes, beside = read_arrays(path, KEYS, also=("alignment",))
-    alignment = beside.astype(float) if beside.ndim == 2 else None  # of a single video there is none
+    points, explained, phases, videos, classes, cosines = read_arrays(path, KEYS, also=("alignment",))
+    alignment = cosines.astype(float) if cosines.ndim == 2 else None  # of a single video there is none
     names = tuple(map(str, classes))
-    found = FeaturePicture(points, explained, phases.astype(int), videos.astype(int), names, alignment)
+    picture = FeaturePicture(points, explained, phases.astype(int), videos.astype(int), names, alignment)
     sizes = tuple(int((videos == place).sum()) for place in (0, 1))
     fits = points.shape == (len(phases), 2) and videos.shape == phases.shape and explained.shape == (2,)
-    known = found.phases.min(initial=0) >= 0 and found.phases.max(initial=0) < len(classes)
+    known = picture.phases.min(initial=0) >= 0 and picture.phases.max(initial=0) < len(classes)
     if not (fits and known) or (alignment is not None and alignment.shape != sizes):
         raise DataError(f"{path}: points, phases and videos do not fit together; evaluate the site again")
-    return found
+    return picture
 
 
 def feature_pictures(site: Site) -> dict[str, FeaturePicture]:
@@ -137,8 +137,8 @@ def feature_pictures(site: Site) -> dict[str, FeaturePicture]:
     if site.folder is None:
         return {}
     paths = {model: site.folder / folder / f"{FEATURES_FILE}.npz" for folder, model in MODELS.items()}
-    found = {model: read_features(path) for model, path in paths.items() if path.is_file()}
-    return found if MODELS["evaluation"] in found else {}
+    pictures = {model: read_features(path) for model, path in paths.items() if path.is_file()}
+    return pictures if MODELS["evaluation"] in pictures else {}
 
 
 def feature_figure(pictures: Mapping[str, FeaturePicture], site: str) -> Figure:
@@ -192,11 +192,11 @@ def _stretches(phases: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
         yield start, end, int(phases[start])
 
 
-def _bare(axes: Axes, below: str, beside: str) -> None:
+def _bare(axes: Axes, below: str, left: str) -> None:
     """Two names and neither ticks nor lines."""
     axes.set_xticks([])
     axes.set_yticks([])
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
     axes.set_xlabel(below, color=MUTED, fontsize=8.5)
-    axes.set_ylabel(beside, color=MUTED, fontsize=8.5)
+    axes.set_ylabel(left, color=MUTED, fontsize=8.5)

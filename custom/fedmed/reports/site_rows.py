@@ -54,11 +54,11 @@ def span(low: float | None, high: float | None) -> str:
 
 def site_rows(run: Run) -> list[SiteRow]:
     """One row a site, labelled sites first."""
-    tests, own = ((run.result or {}).get(key) or {} for key in ("test", "test_own"))
-    return [_row(run, site, tests.get(site.name) or {}, own.get(site.name) or {}) for site in run.sites]
+    tests, best = ((run.result or {}).get(key) or {} for key in ("test", "test_own"))
+    return [_row(run, site, tests.get(site.name) or {}, best.get(site.name) or {}) for site in run.sites]
 
 
-def _row(run: Run, site: Site, test: dict[str, Any], own: dict[str, Any]) -> SiteRow:
+def _row(run: Run, site: Site, test: dict[str, Any], best: dict[str, Any]) -> SiteRow:
     score, numbers = run.score, {key: number(value) for key, value in test.items()}
     mean, std, low, high = (numbers.get(key or "") for key in (score.test, score.spread, score.low, score.high))
     if numbers.get("n_cases") == 1:
@@ -66,7 +66,7 @@ def _row(run: Run, site: Site, test: dict[str, Any], own: dict[str, Any]) -> Sit
     if mean is not None and std is not None:
         low, high = max(0.0, mean - std), min(1.0, mean + std)
     cases = column(site.cases, score.name) if test and score.spread else np.empty(0)
-    n_cases, own_round = numbers.get("n_cases"), number(own.get("model_round"))
+    n_cases, own_round = numbers.get("n_cases"), number(best.get("model_round"))
     return SiteRow(
         name=site.name,
         role=ROLES.get(site.role, site.role),
@@ -78,7 +78,7 @@ def _row(run: Run, site: Site, test: dict[str, Any], own: dict[str, Any]) -> Sit
         scored=lent_by(test["decoder_of"]) if test.get("decoder_of") else "",
         low=low,
         high=high,
-        own=number(own.get(score.test)),
+        own=number(best.get(score.test)),
         own_round=None if own_round is None else int(own_round),
         test=numbers,
     )

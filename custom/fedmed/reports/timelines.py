@@ -40,13 +40,13 @@ class Ribbon:
 
     def spans(self, name: str, unit: float = 1.0) -> list[tuple[float, float]]:
         """(begin, length), in units of so many seconds, of every stretch of time that has a label."""
-        own, found = self.present[:, self.names.index(name)], list[list[float]]()
-        for begin, end in zip(self.seconds[own].tolist(), self.ends[own].tolist(), strict=True):
-            if found and begin - found[-1][1] < SAME:
-                found[-1][1] = end
+        rows, stretches = self.present[:, self.names.index(name)], list[list[float]]()
+        for begin, end in zip(self.seconds[rows].tolist(), self.ends[rows].tolist(), strict=True):
+            if stretches and begin - stretches[-1][1] < SAME:
+                stretches[-1][1] = end
             else:
-                found.append([begin, end])
-        return [(begin / unit, (end - begin) / unit) for begin, end in found]
+                stretches.append([begin, end])
+        return [(begin / unit, (end - begin) / unit) for begin, end in stretches]
 
     def at(self, second: float) -> list[str]:
         """The labels at a time; none where nothing is said of it."""
@@ -82,9 +82,9 @@ def draw_ribbons(
         line: colour of the lines between rows.
     """
     for row, name in enumerate(names):
-        own = [(ribbon.spans(name, unit), colour) for ribbon, colour in ribbons if name in ribbon.names]
-        pitch = PITCH / max(1, len(own))
-        for place, (bars, colour) in enumerate(own):
+        drawn = [(ribbon.spans(name, unit), colour) for ribbon, colour in ribbons if name in ribbon.names]
+        pitch = PITCH / max(1, len(drawn))
+        for place, (bars, colour) in enumerate(drawn):
             axes.broken_barh(bars, (row - 0.36 + place * pitch, pitch - GAP), color=colour, linewidth=0)
         if row:
             axes.axhline(row - 0.5, color=line, linewidth=0.8)
@@ -120,9 +120,9 @@ def read_labels(path: Path, kind: str) -> Timeline:
 def read_phases(path: Path, kind: str) -> Timeline:
     """Read ``best.npz`` and the like of one class a frame; DataError for a damaged file."""
     times, truth, called, classes, f1, case = read_arrays(path, PHASES)
-    true, found = (one.reshape(-1, 1) == np.arange(len(classes)) for one in (truth, called))
+    true, predicted = (one.reshape(-1, 1) == np.arange(len(classes)) for one in (truth, called))
     names = tuple(map(str, classes))
-    return _fitting(path, Timeline(kind, str(case), float(f1), times.astype(float), true, found, names))
+    return _fitting(path, Timeline(kind, str(case), float(f1), times.astype(float), true, predicted, names))
 
 
 def _fitting(path: Path, timeline: Timeline) -> Timeline:

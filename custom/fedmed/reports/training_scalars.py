@@ -36,12 +36,12 @@ def points(run: Run, name: str, offset: int = 1, of: Literal["sites", "extras", 
         offset: what is added to the rounds, which are counted from 0 in the files.
         of: whether it is a metric that came with them, a value beside the model, or one of the updates' geometry.
     """
-    found: Points = {site.name: [] for site in run.sites}
+    series: Points = {site.name: [] for site in run.sites}
     for line in run.rounds:
         for site, values in getattr(line, of).items():
-            if site in found and (value := values.get(name)) is not None:
-                found[site].append((line.index + offset, value))
-    return found
+            if site in series and (value := values.get(name)) is not None:
+                series[site].append((line.index + offset, value))
+    return series
 
 
 def last_values(points: Points) -> dict[str, float]:

@@ -45,8 +45,8 @@ class UnscoredReport(RunReport):
     def figures(self, run: Run) -> list[tuple[str, str]]:
         """The last round's loss, and the last of what is to become higher."""
         others = leading(reported(run))[1:]
-        found = [(scalar.label, fixed(mean(last_values(points(run, scalar.name)).values()))) for scalar in others]
-        return [("mean loss", fixed(mean_loss(run, -1))), *found]
+        reached = [(scalar.label, fixed(mean(last_values(points(run, scalar.name)).values()))) for scalar in others]
+        return [("mean loss", fixed(mean_loss(run, -1))), *reached]
 
     def table(self, run: Run) -> Table:
         rows = learner_rows(run, leading(reported(run)))
@@ -71,8 +71,8 @@ def settings_of_next(run: Run) -> str:
     """Options of scripts/package_job.py that give a study which goes on from this run its bundle, sizes and classes."""
     labelled = ", ".join(f"{site.name}: supervised" for site in run.sites)
     said = {"bundle": run.bundle, "sites": f"{{{labelled}}}"}
-    own = set(run.method.role("unsupervised").overlays)
-    if kept := [name for name in run.overlays if name not in own]:
+    from_method = set(run.method.role("unsupervised").overlays)
+    if kept := [name for name in run.overlays if name not in from_method]:
         said["overlays"] = f"[{', '.join(kept)}]"
     if run.classes:
         said["classes"] = f"[{', '.join(one.name for one in run.classes)}]"

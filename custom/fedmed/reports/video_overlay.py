@@ -33,7 +33,7 @@ COLUMNS, LETTERS = 6, 38  # frames in a row, letters in a line below one
 COLOURS = {KNOWN: TRUTH, CALLED: PREDICTION}
 
 
-def own_rate(video: ViewedVideo) -> float:
+def frame_rate(video: ViewedVideo) -> float:
     """Frames a second of a video, 25 at most; 25 where its header does not tell."""
     try:
         return min(FASTEST, video.source.count() / video.source.seconds())
@@ -47,20 +47,20 @@ def write_overlay(video: ViewedVideo, path: Path, rate: float | None = None, tra
     Args:
         video: what is known.
         path: the file.
-        rate: frames a second; None is :func:`own_rate`.
+        rate: frames a second; None is :func:`frame_rate`.
         track: shows how far it is; see :func:`fedmed.data.prepare.pool.run_all`.
 
     Raises:
         DataError: the video is damaged, or a mask does not fit.
         FedMedError: the file cannot be written.
     """
-    rate, width = rate or own_rate(video), 2 * round(min(max(video.width, NARROWEST), WIDEST) / 2)
+    rate, width = rate or frame_rate(video), 2 * round(min(max(video.width, NARROWEST), WIDEST) / 2)
     times = (number / rate for number in count())
-    found = stills(video.source, video.path, video.masks, times, width, video.called)
-    found = track(found, round(video.source.seconds() * rate)) if track else found
+    frames = stills(video.source, video.path, video.masks, times, width, video.called)
+    frames = track(frames, round(video.source.seconds() * rate)) if track else frames
     draw = partial(overlaid, video, *label_panel(video, width))
     try:
-        write_atomically(path, lambda stream: write_movie(stream, map(draw, found), rate))
+        write_atomically(path, lambda stream: write_movie(stream, map(draw, frames), rate))
     except OSError as error:
         raise FedMedError(f"{path} cannot be written ({error}); choose another --video") from error
 
@@ -176,7 +176,9 @@ def draw_labels(axes: Axes, video: ViewedVideo) -> None:
 def _heading(figure: Figure, title: str, video: ViewedVideo, frames: Sequence[Still], y: float) -> None:
     """The title, and what the colours mean."""
     figure.text(MARGIN / WIDE, y, title, color=INK_DARK, fontsize=11, fontweight="bold", va="center")
-    values = sorted({value for still in frames for value in (*still.covered, *(own for own, _ in still.outlines))})
+    values = sorted(
+        {value for still in frames for value in (*still.covered, *(outlined for outlined, _ in still.outlines))}
+    )
     legend = {kind: COLOURS[kind] for kind in video.ribbons} | {video.class_name(n): outline_colour(n) for n in values}
     legend |= {"filled: called": INK_DARK} if video.called else {}
     for place, (name, colour) in enumerate(reversed(legend.items())):

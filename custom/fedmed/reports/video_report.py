@@ -32,7 +32,7 @@ class VideoReport(ScoredReport):
     """A run whose videos each have a score.
 
     Attributes:
-        told: sentences on the scores of the table of sites.
+        scores_note: sentences on the scores of the table of sites.
         columns: head of a column beside the score -> number of a site's test.
         by_class: heading above the charts of each class, and what they show.
         shown: heading above what is drawn of single videos, and what that shows.
@@ -41,7 +41,7 @@ class VideoReport(ScoredReport):
     """
 
     template, images, has_role = "videos.html.j2", "videos", False
-    told: ClassVar[str]
+    scores_note: ClassVar[str]
     columns: ClassVar[Mapping[str, str]]
     by_class: ClassVar[tuple[str, str]]
     shown: ClassVar[tuple[str, str]]
@@ -58,8 +58,8 @@ class VideoReport(ScoredReport):
 
     def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
         """Mean and spread over a site's videos, and what is told beside."""
-        beside = {head: fixed(row.test.get(key)) for head, key in self.columns.items() if key != run.score.test}
-        return {run.score.label: fixed(row.mean), "± std": fixed(row.std), **beside}
+        others = {head: fixed(row.test.get(key)) for head, key in self.columns.items() if key != run.score.test}
+        return {run.score.label: fixed(row.mean), "± std": fixed(row.std), **others}
 
     def charts(self, run: Run) -> dict[str, Chart]:
         return super().charts(run) | self.class_charts(run) | self.further_charts(run)
@@ -86,7 +86,7 @@ class VideoReport(ScoredReport):
 class PhasesReport(VideoReport):
     """A run whose videos each have a score, and whose sites count which phase was taken for which."""
 
-    told = (
+    scores_note = (
         "Of each video the mean over the phases that occur in its truth or in what the model called; a phase that is "
         "never called has precision 0, one that never occurs has recall 0. Accuracy is the share of a video's frames."
     )
@@ -118,24 +118,26 @@ class PhasesReport(VideoReport):
 
     def findings(self, run: Run) -> list[str]:
         """Sites at which every frame is called one phase."""
-        phases, found = confusions_of(run)
-        return [text for site, one in found.items() if (text := _one_called(site, phases, one.table))]
+        phases, confusions = confusions_of(run)
+        return [text for site, one in confusions.items() if (text := _one_called(site, phases, one.table))]
 
     def class_charts(self, run: Run) -> dict[str, Chart]:
         """F1 of each phase at each site, and tables of confusion."""
-        phases, found = confusions_of(run)
-        if not found:
+        phases, confusions = confusions_of(run)
+        if not confusions:
             return {}
-        counts = {site: one.counts for site, one in found.items()}
+        counts = {site: one.counts for site, one in confusions.items()}
         return {
             "phases": Chart(lambda _: heat_map(phases, counts, "phase")),
-            "confusion": Chart(lambda _: confusion_maps(phases, found)),
+            "confusion": Chart(lambda _: confusion_maps(phases, confusions)),
         }
 
     def further_charts(self, run: Run) -> dict[str, Chart]:
         """The features at each site where they are here."""
-        found = {site.name: feature_pictures(site) for site in run.sites}
-        return {f"features_{name}": Chart(partial(_features, own, name)) for name, own in found.items() if own}
+        pictures = {site.name: feature_pictures(site) for site in run.sites}
+        return {
+            f"features_{name}": Chart(partial(_features, models, name)) for name, models in pictures.items() if models
+        }
 
     def figure(self, run: Run, site: Site) -> Figure | None:
         """Ribbons of the best, the median and the worst video of a site; None where they are not here."""
@@ -176,7 +178,7 @@ def _one_answer(site: str, labels: Sequence[str], counts: LabelCounts, frames: f
 class PresenceReport(VideoReport):
     """A run whose videos each have a score, and whose sites count the frames of each label."""
 
-    told = (
+    scores_note = (
         "Of each video the mean over the tools that are there or called. AP: average precision, which needs no "
         "threshold. All frames: the mean over all tools of the F1 of the site's frames together; a tool that is "
         "neither there nor called counts 0, or, in brackets, not at all."
@@ -196,10 +198,10 @@ class PresenceReport(VideoReport):
     )
 
     def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
-        found = super().cells(run, row)
-        if "all frames" in found:
-            found["all frames"] += f" ({fixed(row.test.get('pooled_f1_skip'))})"
-        return found
+        cells = super().cells(run, row)
+        if "all frames" in cells:
+            cells["all frames"] += f" ({fixed(row.test.get('pooled_f1_skip'))})"
+        return cells
 
     def findings(self, run: Run) -> list[str]:
         """Tools that are called in every frame of a site, and those that are there and never called."""
@@ -212,11 +214,11 @@ class PresenceReport(VideoReport):
         labels, counts = counts_of(run)
         if not counts:
             return {}
-        found = {
+        charts = {
             "labels": Chart(lambda _: heat_map(labels, counts, "tool")),
             "bars": Chart(lambda _: label_bars(labels, counts, "tool")),
         }
-        return found | ({"precision_recall": Chart(precision_recall)} if any(map(frame_tables, run.sites)) else {})
+        return charts | ({"precision_recall": Chart(precision_recall)} if any(map(frame_tables, run.sites)) else {})
 
     def figure(self, run: Run, site: Site) -> Figure | None:
         """The best, the median and the worst video of a site along time; None where they are not here."""

@@ -75,13 +75,13 @@ def stills(
     Raises:
         DataError: the video is damaged, or a mask has another size than its frame.
     """
-    true, found = ({round(1000 * second): file for second, file in own.items()} for own in (masks, called))
+    true, predicted = ({round(1000 * second): file for second, file in files.items()} for files in (masks, called))
     last, height = None, 0
     for second, begun, shown in _shown_at(source, path, times):
         if last is None or last[0] is not shown:
             tall, wide = upright(shown)
             height = height or max(2, 2 * round(width * tall / wide / 2))  # of all frames, whatever comes later
-            mask, other = (_mask(shown, path, begun, named, (height, width)) for named in (true, found))
+            mask, other = (_mask(shown, path, begun, named, (height, width)) for named in (true, predicted))
             image, values = _covered(np.array(shown.scaled(height, width)), other)
             last = shown, image, _outlines(mask), values
         yield Still(second, *last[1:])
@@ -130,8 +130,8 @@ def _covered(image: Frame, mask: NDArray[np.uint8] | None) -> tuple[Frame, list[
     """An image under the colours of a mask, and the values of the mask."""
     values = [] if mask is None else np.unique(mask[mask > 0]).tolist()
     for value in values:
-        own = mask == value
-        image[own] = (1 - COVER) * image[own] + COVER * 255 * np.array(to_rgb(outline_colour(value)))
+        inside = mask == value
+        image[inside] = (1 - COVER) * image[inside] + COVER * 255 * np.array(to_rgb(outline_colour(value)))
     return image, values
 
 
@@ -199,8 +199,8 @@ def read_viewed(
         ribbons[KNOWN] = _truth(table, source, shift)
     if predictions:
         ribbons[CALLED] = read_predictions(predictions, table.phase_names if table else (), threshold, video, shift)
-    true, found = (_files(folder, shift) for folder in (masks, called))
-    return ViewedVideo(video, source, upright(first)[1], ribbons, true, found)
+    true, predicted = (_files(folder, shift) for folder in (masks, called))
+    return ViewedVideo(video, source, upright(first)[1], ribbons, true, predicted)
 
 
 def _files(folder: Path | None, shift: float) -> dict[float, Path]:
@@ -248,7 +248,7 @@ def read_predictions(
         raise DataError(
             f"{path}: needs the column '{SECOND}' and probabilities, such as {PROBABILITY}grasper; it has {has}"
         )
-    table = _own_rows(path, table, video)
+    table = _rows_of(path, table, video)
     values = table[[SECOND, *columns]].apply(pd.to_numeric, errors="coerce").to_numpy(float)
     seconds, chances = values[:, 0] - (shift if IMAGE in table else 0.0), values[:, 1:]
     wrong = ~(np.isfinite(seconds) & ((chances >= 0) & (chances <= 1)).all(axis=1))
@@ -273,16 +273,16 @@ def _no_masks(path: Path, video: Path | None) -> str:
     )
 
 
-def _own_rows(path: Path, table: pd.DataFrame, video: Path | None) -> pd.DataFrame:
+def _rows_of(path: Path, table: pd.DataFrame, video: Path | None) -> pd.DataFrame:
     """Rows of a video whose frames could be read; all, where the table does not say whose they are.
 
     A video is known by its file's name, pictures by their folder's, or by none if the table is of that folder alone.
     """
     if IMAGE not in table:
         return table
-    images, found = [PurePosixPath(name.removeprefix("'")) for name in table[IMAGE]], table
+    images, rows = [PurePosixPath(name.removeprefix("'")) for name in table[IMAGE]], table
     if video and not (video.is_dir() and all(image.parent.name == "" for image in images)):
-        found = table[[video.name in (image.name, image.parent.name) for image in images]]
-        if found.empty:
+        rows = table[[video.name in (image.name, image.parent.name) for image in images]]
+        if rows.empty:
             raise DataError(f"{path}: has no frame of {video.name}; its first row is of {images[0]}")
-    return found[found[ERROR] == ""] if ERROR in found else found
+    return rows[rows[ERROR] == ""] if ERROR in rows else rows
