@@ -6,27 +6,27 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
 from fedmed.errors import ExportError
-from fedmed.export.exporter import compare_frame_masks
+from fedmed.export.exporter import FrameMaskExporter
 from fedmed.kinds.find_kind import installed
 
 
 @pytest.fixture
-def folders(tmp_path):
-    """Return a function: masks by name, before and after -> their folders."""
+def compare(tmp_path):
+    """Return a function: masks by name, before and after -> what an export says of them."""
 
-    def write(before, after):
+    def compare(before, after):
         for when, masks in (("before", before), ("after", after)):
             (tmp_path / when).mkdir()
             for name, mask in masks.items():
                 Image.fromarray(np.array(mask, np.uint8)).save(tmp_path / when / name)
-        return tmp_path / "before", tmp_path / "after"
+        return FrameMaskExporter.compare(None, tmp_path / "before", tmp_path / "after")
 
-    return write
+    return compare
 
 
-def test_equal_masks_of_frames(folders):
+def test_equal_masks_of_frames(compare):
     masks = {"a.png": [[0, 1], [2, 0]], "b.png": [[0, 0], [0, 3]]}
-    assert compare_frame_masks(*folders(masks, masks)) == "equal pixel for pixel (3 marked)"
+    assert compare(masks, masks) == "equal pixel for pixel (3 marked)"
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_equal_masks_of_frames(folders):
         ({}, "inference wrote 1 results, after it 0"),
     ],
 )
-def test_other_masks_of_frames(folders, after, words):
+def test_other_masks_of_frames(compare, after, words):
     with pytest.raises(ExportError, match=words):
-        compare_frame_masks(*folders({"a.png": [[0, 1], [2, 0]]}, after))
+        compare({"a.png": [[0, 1], [2, 0]]}, after)
 
 
 @pytest.mark.parametrize(

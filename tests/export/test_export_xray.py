@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -17,10 +18,12 @@ from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
 from fedmed.export.card import story
-from fedmed.export.exporter import compare_predictions, exporter_of
+from fedmed.export.configs import write_configs
+from fedmed.export.exporter import ClassificationExporter, exporter_of
 from fedmed.export.finished_run import read_finished
-from fedmed.export.verify import phantom
-from fedmed.export.weights import complete_weights, open_store
+from fedmed.export.folder import copy_parts
+from fedmed.export.verify import phantom, verify
+from fedmed.export.weights import complete_weights
 from fedmed.export.weights_origin import provenance
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
@@ -150,9 +153,6 @@ def test_overlays_that_fit_are_left_and_sizes_are_gone(classifier):
 
 def test_a_stand_alone_training_of_it_starts_from_what_is_there(tmp_path):
     """The overlay finetune names models/pretrained.pt, which an exported classifier does not have."""
-    from fedmed.export.configs import write_configs
-    from fedmed.export.folder import copy_parts
-
     bundle = Bundle("cxr_classification", ["demo", "finetune"])
     copy_parts(bundle.root, tmp_path)
     write_configs(exporter_of(bundle, Method()), tmp_path)
@@ -202,31 +202,23 @@ def test_the_card_of_an_encoder_says_what_it_is(encoder):
     assert "AUROC" not in card and "| Site |" not in card and "checkpoint_tensors: ['^encoder" in card
 
 
-def test_the_card_says_that_statistics_were_exchanged_only_where_the_rounds_say_so(encoder):
+def test_the_card_says_that_statistics_were_exchanged_only_where_the_rounds_say_so(encoder, opened):
     """The study asks for an exchange from round 2 on; it is another matter whether any site sent something."""
-    run = read_finished(encoder[0])
+    run, store, exporter = opened(encoder[0])
     silent = [{**line, "extras": {site: {"rsa": 0.5} for site in line["extras"]}} for line in run.rounds]
-    exporter = exporter_of(open_store(run).bundle, run.method)
-    weights = complete_weights(run, open_store(run), exporter, "last")
-    told = provenance(replace(run, rounds=silent), open_store(run), exporter, weights, "last", None)
-    assert told["exchange"] == {"names": ["mu", "sigma", "n"], "once": False, "rounds": []}
-    text = story(told, exporter)
+    weights = complete_weights(run, store, exporter, "last")
+    federation = provenance(replace(run, rounds=silent), store, exporter, weights, "last", None)
+    assert federation["exchange"] == {"names": ["mu", "sigma", "n"], "once": False, "rounds": []}
+    text = story(federation, exporter)
     assert "Images never left a site, and no values that the study asked for (`mu`, `sigma` and `n`) either." in text
     assert "mean and covariance" not in text and "round 2" not in text.partition("This is")[0]
 
 
 def test_a_federation_fine_tunes_the_exported_encoder(encoder, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDMED_BUNDLES", str(encoder[1].out.parent))
-    spec = {
-        "name": "next",
-        "bundle": "cxr_classification",
-        "sites": SITES,
-        "rounds": 1,
-        "steps": 1,
-        "method": {"path": "fedmed.systems.fedmoco.method.Linear"},
-        "checkpoint": "pretrained.pt",
-        "checkpoint_tensors": ["^encoder\\."],
-    }
+    spec = {"name": "next", "bundle": "cxr_classification", "sites": SITES, "rounds": 1, "steps": 1}
+    spec |= {"method": {"path": "fedmed.systems.fedmoco.method.Linear"}}
+    spec |= {"checkpoint": "pretrained.pt", "checkpoint_tensors": ["^encoder\\."]}
     store = ModelStore(read_job(write_job(Job.of(spec), tmp_path / "job")), tmp_path)
     weights = torch.load(encoder[1].out / "models" / "pretrained.pt", weights_only=True)
     shared = [name for name in store.initial if name.startswith("encoder.")]
@@ -243,11 +235,8 @@ def test_an_encoder_whose_projection_stayed_at_the_sites_is_exported_without_it(
     assert "go on pre-training" not in card_of(made.out) and any("features" in check for check in made.checks)
 
 
-def test_an_encoder_that_computes_something_else_is_noticed(encoder, tmp_path):
-    from fedmed.export.verify import verify
-
-    run = read_finished(encoder[0])
-    exporter = exporter_of(open_store(run).bundle, run.method)
+def test_an_encoder_that_computes_something_else_is_noticed(encoder, opened, tmp_path):
+    exporter = opened(encoder[0])[2]
     copy = shutil.copytree(encoder[1].out, tmp_path / "cxr_classification")
     weights = torch.load(copy / "models" / "pretrained.pt", weights_only=True)
     other = {name: t + 0.05 if t.is_floating_point() else t for name, t in weights.items()}
@@ -281,29 +270,24 @@ def test_a_made_up_image_fits_the_bundle(tmp_path):
         phantom(tmp_path, {**operation, "modality": "photograph"}, config)
 
 
+ROW = {"image": "x.png", "predicted": "a", "probabilities": {"a": 0.6, "b": 0.4}, "error": ""}
+
+
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("after", "words"),
     [
-        ({}, None),
-        ({"probabilities": {"a": 0.600002, "b": 0.4}}, "of 'a' is 0.600002 after the export, it was 0.600000"),
-        ({"predicted": "b"}, "other images or classes"),
-        ({"image": "y.png"}, "other images or classes"),
+        ([ROW], None),
+        ([{**ROW, "probabilities": {"a": 0.600002, "b": 0.4}}], "of 'a' is 0.600002 after the export, it was 0.600000"),
+        ([{**ROW, "predicted": "b"}], "other images or classes"),
+        ([{**ROW, "image": "y.png"}], "other images or classes"),
+        (None, "after the export wrote no readable predictions.json"),
     ],
-)  # fmt: skip
-def test_probabilities_are_compared(tmp_path, change, words):
-    row = {"image": "x.png", "predicted": "a", "probabilities": {"a": 0.6, "b": 0.4}, "error": ""}
-    for name, content in (("before", row), ("after", {**row, **change})):
+)
+def test_probabilities_are_compared(tmp_path, after, words):
+    for name, content in (("before", [ROW]), ("after", after)):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "predictions.json").write_text(json.dumps([content]))
-    if words is None:
-        assert compare_predictions(tmp_path / "before", tmp_path / "after") == "the same class and equal probabilities"
-    else:
-        with pytest.raises(ExportError, match=words):
-            compare_predictions(tmp_path / "before", tmp_path / "after")
-
-
-def test_missing_probabilities_are_told(tmp_path):
-    (tmp_path / "before").mkdir()
-    (tmp_path / "before" / "predictions.json").write_text("[]")
-    with pytest.raises(ExportError, match=r"wrote no readable predictions.json"):
-        compare_predictions(tmp_path / "before", tmp_path / "after")
+        if content:
+            (tmp_path / name / "predictions.json").write_text(json.dumps(content))
+    with pytest.raises(ExportError, match=words) if words else nullcontext():
+        said = ClassificationExporter.compare(None, tmp_path / "before", tmp_path / "after")
+        assert said == "the same class and equal probabilities"

@@ -7,9 +7,7 @@ import pytest
 
 from fedmed.errors import DataError
 from fedmed.labelling.masks import mask_bytes, read_grid, read_mask, volume_ml
-
-SHAPE = (6, 5, 4)
-AFFINE = np.array([[-0.7, 0, 0, 10], [0, -0.7, 0, 20], [0, 0, 2, -30], [0, 0, 0, 1]], dtype=float)
+from tests.labelling.scans import AFFINE, SHAPE, save_nifti
 
 
 @pytest.fixture
@@ -19,11 +17,7 @@ def mask():
 
 @pytest.fixture
 def save(tmp_path):
-    def write(values, affine=AFFINE, name="m.nii.gz"):
-        nib.save(nib.Nifti1Image(values, affine), tmp_path / name)
-        return tmp_path / name
-
-    return write
+    return lambda values, affine=AFFINE, name="m.nii.gz": save_nifti(tmp_path / name, values, affine)
 
 
 def save_nrrd(path, values, affine=AFFINE):
@@ -85,10 +79,6 @@ def shifted(millimetres):
     return moved
 
 
-def scaled(factor):
-    return AFFINE @ np.diag([factor, 1, 1, 1])
-
-
 def test_rounding_of_the_affine_is_taken(mask, save):
     assert np.array_equal(read_mask(save(mask, shifted(0.05)), SHAPE, AFFINE), mask)
 
@@ -114,10 +104,10 @@ def test_an_oblique_scan_is_the_same_grid_for_every_program(tmp_path, ending):
         image.set_qform(affine.astype(np.float32), code=1)  # ITK's choice; the image itself has the sform
         nib.save(image, path := tmp_path / "m.nii.gz")
     else:
-        own = affine.copy()
+        moved = affine.copy()
         part = mask[38:92, 28:62, 3:33] if ending == "cropped" else mask
-        own[:3, 3] = (affine @ ([38, 28, 3, 1] if ending == "cropped" else [0, 0, 0, 1]))[:3]
-        path = save_nrrd(tmp_path / "m.seg.nrrd", part, own.astype(np.float32).astype(float))
+        moved[:3, 3] = (affine @ ([38, 28, 3, 1] if ending == "cropped" else [0, 0, 0, 1]))[:3]
+        path = save_nrrd(tmp_path / "m.seg.nrrd", part, moved.astype(np.float32).astype(float))
     assert np.array_equal(read_mask(path, shape, affine), mask)
 
 
@@ -125,8 +115,8 @@ def test_an_oblique_scan_is_the_same_grid_for_every_program(tmp_path, ending):
     ("change", "affine", "words"),
     [
         (lambda m: m, shifted(0.3), "mask lies up to 0.3 mm away from its image"),
-        (lambda m: m, scaled(1.1), "lies up to 0.35 mm away"),
-        (lambda m: m[:3], scaled(2), r"mask has shape 3×5×4, image 6×5×4"),
+        (lambda m: m, AFFINE @ np.diag([1.1, 1, 1, 1]), "lies up to 0.35 mm away"),
+        (lambda m: m[:3], AFFINE @ np.diag([2, 1, 1, 1]), r"mask has shape 3×5×4, image 6×5×4"),
         (lambda m: m * 2, AFFINE, "values other than 0 and 1: 2"),
         (lambda m: m * 255, AFFINE, "values other than 0 and 1: 255"),
         (lambda m: m * np.float32(0.5), AFFINE, "values other than 0 and 1: 0.5"),

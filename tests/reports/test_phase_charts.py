@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from fedmed.reports.label_charts import confusion_maps, heat_map, phase_colours, spoken
+from fedmed.reports.label_charts import confusion_maps, heat_map, phase_colours
 from fedmed.reports.palette import PHASES, VARIABLES
 from fedmed.training.label_counts import Confusion, LabelCounts
 
@@ -54,8 +54,8 @@ def test_of_one_site_there_is_one_table():
 
 @pytest.mark.parametrize("n", [2, 6, 14])
 def test_tables_are_as_wide_as_the_page_however_many_phases(n):
-    found = {str(site): Confusion(np.eye(n, dtype=int)) for site in range(5)}
-    figure = confusion_maps([f"phase_{place}" for place in range(n)], found)
+    confusions = {str(site): Confusion(np.eye(n, dtype=int)) for site in range(5)}
+    figure = confusion_maps([f"phase_{place}" for place in range(n)], confusions)
     assert figure.get_figwidth() == 10.6 and len(figure.axes) >= 6
 
 
@@ -66,7 +66,3 @@ def test_names_below_a_heat_map_stand_upright_where_there_is_room(names, slanted
     labels = axes.get_xticklabels()
     assert (labels[1].get_rotation() > 0) == slanted
     assert labels[1].get_text() == ("clipping_and_cutting" if slanted else "clipping and\ncutting")
-
-
-def test_words():
-    assert spoken("clipping_and_cutting") == "clipping and cutting"

@@ -50,7 +50,6 @@ class CheckedSite:
 
     @property
     def inspection(self) -> Inspection:
-        """Inspection that opens and lists the images."""
         inspection: Inspection = made(self.kind.inspects)
         return inspection
 

@@ -25,11 +25,10 @@ SHOWN = 3  # of a site's problems: a class that the study does not name is one a
 
 
 def write_controls(job: Path, scratch: Path, kind: str = LEFT_OUT) -> dict[str, Path]:
-    """Write the controls of a job: kind -> its folder, in the order in which they are compared.
+    """Write the controls of a job folder: kind -> its folder, in the order in which they are compared.
 
     Args:
-        job: job folder.
-        scratch: folder in which each gets a folder of its own.
+        job, scratch: job folder, and folder in which each control gets a folder of its own.
         kind: the one that was asked for, see :func:`fedmed.jobs.control_study.kinds_for`.
 
     Raises:
@@ -43,8 +42,7 @@ def write_control(job: Path, scratch: Path, kind: str = LEFT_OUT) -> Path:
     """Write a control of a job, and check it as :func:`fedmed.checks.control_check.check_study` does.
 
     Args:
-        job: job folder.
-        scratch: folder in which the control's gets the name of the job's.
+        job, scratch: job folder, and folder in which the control's gets the name of the job's.
         kind: of the control, see :func:`fedmed.jobs.control_study.control_job`.
 
     Raises:
@@ -119,12 +117,9 @@ def is_made(control: Path, kind: str, workspace: Path) -> bool:
 
 
 def check_study(folder: Path) -> None:
-    """Read every site's settings, datalist and classes, the bundle, and the file that the server starts from.
+    """Read a job folder's sites, with settings, datalists and classes, its bundle, and the file the server starts from.
 
     No image is opened: this takes seconds, and what it finds would otherwise end the run in its first round.
-
-    Args:
-        folder: job folder.
 
     Raises:
         JobError: the job cannot be read; or the server or a site could not begin: names all of them, and why.

@@ -58,7 +58,6 @@ class CTInspection(Inspection):
         bundle: str | None = None,
         site_bundles: Path | None = None,
     ) -> dict[Entry, Case]:
-        """As a preparation opens volumes, whatever the bundle."""
         masked = {entry.image: entry.mask for entry in entries if entry.mask}
         files = {entry: (entry.image, entry.mask or masked.get(entry.image)) for entry in entries}
         pairs = list(dict.fromkeys(files.values()))
@@ -97,7 +96,6 @@ class ClassifiedCTInspection(ClassInspection, CTInspection):
     facts = CTInspection.facts[:-1]
 
     def judge_images(self, cases: Cases, size: int | None) -> Iterator[SiteFinding]:
-        """Faults and notes of a preparation."""
         return _of_cases(cases)
 
 
@@ -109,20 +107,16 @@ def _odd_size(case: Case) -> list[str]:
 
 
 def _of_cases(cases: Cases) -> Iterator[SiteFinding]:
-    for entry, case in cases.items():
-        yield from _of_case(entry, case)
-
-
-def _of_case(entry: Entry, case: Case) -> Iterator[SiteFinding]:
     """A sentence about the mask is of another entry that names the same image, where this one has no mask."""
-    for fault in case.faults:
-        if entry.mask or not fault.startswith("mask"):
-            kind, remedy = explain(fault, _FAULTS) or ("data", "correct it or remove the entry")
-            yield data_finding(kind, f"{entry.where}: {fault}; {remedy}", entry.list, entry.number)
-    for note in case.notes if case.usable else ():
-        if entry.mask or "mask" not in note:
-            kind, remedy = explain(note, _NOTES) or ("odd_values", "have a look at it")
-            yield data_finding(kind, f"{entry.where}: {note}; {remedy}", entry.list, entry.number)
+    for entry, case in cases.items():
+        for fault in case.faults:
+            if entry.mask or not fault.startswith("mask"):
+                kind, remedy = explain(fault, _FAULTS) or ("data", "correct it or remove the entry")
+                yield data_finding(kind, f"{entry.where}: {fault}; {remedy}", entry.list, entry.number)
+        for note in case.notes if case.usable else ():
+            if entry.mask or "mask" not in note:
+                kind, remedy = explain(note, _NOTES) or ("odd_values", "have a look at it")
+                yield data_finding(kind, f"{entry.where}: {note}; {remedy}", entry.list, entry.number)
 
 
 def explain(sentence: str, table: Sequence[tuple[str, str, str]]) -> tuple[str, str] | None:

@@ -60,11 +60,7 @@ def voxels(entry: Entry, cases: Cases) -> int:
 
 
 def count_lists(site: SiteConfig) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return the datalist's content and the length of each list.
-
-    Raises:
-        DataError: the datalist itself cannot be read.
-    """
+    """Return the datalist's content and the length of each list; DataError: the datalist itself cannot be read."""
     content = read_datalist(site.datalist)
     return dict(content), {key: len(listed) for key in LISTS if isinstance(listed := content.get(key, []), list)}
 

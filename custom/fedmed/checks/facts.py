@@ -103,14 +103,10 @@ def _work(checked: CheckedSite) -> Rows:
     rows: list[tuple[str, str | None]] = [
         ("one step", f"{measured.step_seconds:.3g} s, batch of {measured.batch}" if measured.step_seconds else None),
         ("scoring a case", f"{measured.score_seconds:.3g} s" if measured.score_seconds else None),
-        (
-            "exchanged statistics",
-            f"{measured.metadata_seconds:.3g} s an image, {size(measured.extras_bytes)} a round"
-            if measured.metadata_seconds is not None
-            else None,
-        ),
-        ("preparing a case, once", f"{measured.prepare_seconds:.3g} s" if measured.prepare_seconds else None),
     ]
+    if (seconds := measured.metadata_seconds) is not None:
+        rows.append(("exchanged statistics", f"{seconds:.3g} s an image, {size(measured.extras_bytes)} a round"))
+    rows.append(("preparing a case, once", f"{measured.prepare_seconds:.3g} s" if measured.prepare_seconds else None))
     if (seconds := round_seconds(checked)) is not None and (steps := round_steps(checked)):
         rows.append((f"a round of {count(steps, 'step')}", _about(seconds)))
         rows.append((f"all {work.rounds} rounds", _about(seconds * work.rounds) if work.rounds else None))

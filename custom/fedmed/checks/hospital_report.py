@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined
 from rich.console import Console
 from rich.table import Table
 
@@ -17,10 +15,9 @@ from fedmed.checks.site_findings import NOTE, PROBLEM, SiteFinding, count_kinds,
 from fedmed.data.prepare.console import progress
 from fedmed.data.prepare.pool import Track
 from fedmed.data.prepare.report import table
-from fedmed.errors import FedMedError
-from fedmed.files import fedmed_home, write_atomically
+from fedmed.files import fedmed_home
 from fedmed.plain_text import in_markup
-from fedmed.reports import palette
+from fedmed.reports.sheet import fill_template, write_output
 
 MOST = 40  # findings of a level that are shown; the CSV has all
 COLUMNS = (
@@ -40,11 +37,7 @@ def default_page(site: str) -> Path:
 
 
 def write_csv(checked: CheckedSite, path: Path) -> Path:
-    """Write one line an entry with all that was found about it, readable by the owner only.
-
-    Raises:
-        FedMedError: the file cannot be written.
-    """
+    """Write one line an entry, readable by the owner only; FedMedError: the file cannot be written."""
     return write_output(path, table(COLUMNS, _rows(checked)), "--csv")  # a temporary file has mode 0600 and keeps it
 
 
@@ -133,35 +126,17 @@ def _print_findings(console: Console, checked: CheckedSite, level: str, title: s
 
 
 def write_page(checked: CheckedSite, path: Path) -> Path:
-    """Write the page.
-
-    Raises:
-        FedMedError: the file cannot be written.
-    """
-    write_output(path, page(checked).encode(), "--out")
+    """Write the page; FedMedError: the file cannot be written."""
+    write_output(path, page(checked).encode())
     path.chmod(0o644)  # it is made to be passed on
     return path
 
 
-def write_output(path: Path, content: bytes, option: str) -> Path:
-    """Write a file that a person has named by an option.
-
-    Raises:
-        FedMedError: it cannot be written.
-    """
-    try:
-        write_atomically(path, lambda stream: stream.write(content))
-    except OSError as error:
-        raise FedMedError(f"cannot write {path} ({error.strerror or error}); choose another with {option}") from error
-    return path
-
-
 def page(checked: CheckedSite) -> str:
-    """Return the page's HTML."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    source = resources.files("fedmed.checks").joinpath("templates", "check.html.j2").read_text(encoding="utf-8")
     charts = checked.inspection.bins(checked.images) + summarise_classes(checked.entries, checked.demands.classes or ())
-    return environment.from_string(source).render(
+    return fill_template(
+        "check.html.j2",
+        "fedmed.checks",
         site=checked.site.site,
         ready=checked.ready,
         summary=summary(checked),
@@ -172,6 +147,4 @@ def page(checked: CheckedSite) -> str:
         checked="data" not in checked.left_out,
         rounded=rounded,
         shown=shown,
-        light=palette.css(dark=False),
-        dark=palette.css(dark=True),
     )

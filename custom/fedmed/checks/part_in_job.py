@@ -56,11 +56,7 @@ class PartInJob:
 
 
 def requested_job(request: Mapping[str, Any], allowed: Collection[str] = ()) -> Job:
-    """The job of :meth:`PartInJob.request`.
-
-    Raises:
-        JobError: its study has mistakes.
-    """
+    """The job of :meth:`PartInJob.request`; JobError: its study has mistakes."""
     if "study" in request:
         return Job.parse(request["study"], allowed=allowed)
     return job_of_bundle(request["bundle"], request["role"], request["overlays"])

@@ -63,7 +63,6 @@ class RadiographInspection(ClassInspection):
         bundle: str | None = None,
         site_bundles: Path | None = None,
     ) -> dict[Entry, Case]:
-        """By the bundle's own reader."""
         paths = list(dict.fromkeys(entry.image for entry in entries))
         work = partial(inspect_picture, bundle=bundle or READS, site_bundles=site_bundles)
         apart = any(readable_kind(path) == "DICOM" for path in paths)  # its decoders may take any memory
@@ -94,7 +93,6 @@ class RadiographInspection(ClassInspection):
             yield data_finding("small_picture", f"{text}{small[0].case}; export them in full size if there is more")
 
     def bins(self, cases: Sequence[Case]) -> list[Bins]:
-        """Size, brightness and format over the usable images."""
         formats = Counter(case.kind for case in cases if case.usable and isinstance(case, InspectedRadiograph))
         kinds = [Bins("Files", tuple((name, formats[name]) for name in ("DICOM", "PNG", "JPEG")))] if formats else []
         return super().bins(cases) + kinds
@@ -126,7 +124,10 @@ def inspect_picture(path: Path, bundle: str, site_bundles: Path | None) -> Inspe
         case.kind = next(kind for start, kind in FORMATS.items() if head.startswith(start))
         image = np.asarray(reader({"image": str(path)})["image"])[0]
         if case.kind == "DICOM":
-            _look_at_view(case, read_header(path))
+            header = read_header(path)
+            case.view = view_of(header)
+            if note := TAKEN.fault(case.view, str(header.get("BodyPartExamined") or "")):
+                case.notes.append(note)
     except MemoryError:
         case.faults.append("does not fit into memory; check with --workers 1 or on a machine with more memory")
     except Exception as error:  # noqa: BLE001 - the reader is the bundle's, its decoders have exceptions of their own
@@ -139,9 +140,3 @@ def inspect_picture(path: Path, bundle: str, site_bundles: Path | None) -> Inspe
 
 def _died(path: Path) -> InspectedRadiograph:
     return InspectedRadiograph(path.name, path.name, path, path, faults=[DIED])
-
-
-def _look_at_view(case: InspectedRadiograph, header: Any) -> None:
-    case.view = view_of(header)
-    if note := TAKEN.fault(case.view, str(header.get("BodyPartExamined") or "")):
-        case.notes.append(note)

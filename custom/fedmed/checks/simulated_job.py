@@ -35,11 +35,7 @@ def job_sites(job: Path) -> list[str]:
 
 
 def packaged(job: Path, scratch: Path) -> Path:
-    """The job folder of a study, written to ``scratch``; a folder as it is.
-
-    Raises:
-        JobError: the study has mistakes.
-    """
+    """Write a study's job folder to ``scratch``, leave a folder as it is; JobError: the study has mistakes."""
     if not job.is_file():
         return job
     from fedmed.jobs.job_folder import read_job, write_job

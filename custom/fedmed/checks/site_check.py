@@ -117,7 +117,10 @@ def check_data(checked: CheckedSite, options: Options, show: Silent) -> None:
     if options.job:
         known = (options.job, site.site, options.role, options.overlays, checked.counts, site.bundles)
         checked.work = find_work(*known, site.allowed_classes)
-        checked.findings += _not_named(site.site, checked.work)
+        if checked.work.by_lists:
+            text = f"the job {checked.work.name} does not name '{site.site}': checked as {checked.work.role}, "
+            text += "the role that its lists fit; say another with --role, and ask the study lead to name the site "
+            checked.findings.append(SiteFinding("training", "not_named", f"{text}before it joins"))
     checked.role = checked.work.role if checked.work else options.role
     checked.demands, unusable = read_demands(checked.work, site)
     checked.kind = checked.demands.kind or kind_by_look(content)
@@ -130,13 +133,6 @@ def check_data(checked: CheckedSite, options: Options, show: Silent) -> None:
         checked.cases = checked.inspection.open(checked.entries, options.workers, show.track(), bundle, site.bundles)
         checked.findings += checked.inspection.judge(checked.cases, checked.demands.size)
         checked.findings += checked.inspection.judge_rate(checked.cases, checked.demands.rate)
-
-
-def _not_named(site: str, work: PartInJob) -> Iterator[SiteFinding]:
-    if work.by_lists:
-        text = f"the job {work.name} does not name '{site}': checked as {work.role}, the role that its lists fit"
-        hint = "say another with --role, and ask the study lead to name the site before it joins"
-        yield SiteFinding("training", "not_named", f"{text}; {hint}")
 
 
 def _lists(checked: CheckedSite) -> Iterator[SiteFinding]:

@@ -63,11 +63,7 @@ class Kit:
 
 
 def read_kit(folder: Path) -> Kit:
-    """Read a kit.
-
-    Raises:
-        SiteConfigError: no kit of a site there, or a damaged one; names the file.
-    """
+    """Read a kit; SiteConfigError: no kit of a site there, or a damaged one; names the file."""
     folder = Path(folder).expanduser().resolve()
     startup = folder / "startup"
     if (startup / "fed_server.json").is_file() or (startup / "fed_admin.json").is_file():
@@ -93,11 +89,7 @@ def read_kit(folder: Path) -> Kit:
 
 
 def read_certificate(path: Path) -> x509.Certificate:
-    """Read a certificate of a kit.
-
-    Raises:
-        SiteConfigError: it is missing or damaged.
-    """
+    """Read a certificate of a kit; SiteConfigError: it is missing or damaged."""
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -197,15 +189,11 @@ def _what_is_let_in(kit: Kit) -> Iterator[SiteFinding]:
 
 def _code(kit: Kit) -> Iterator[SiteFinding]:
     """Of a job that brings code NVFlare asks for this right, and for no list of classes."""
-    rights = kit.rules["authorization"].get("permissions", {})
-    if rights and all(_right(role, "byoc") == "none" for role in rights.values()):
+    rights = kit.rules["authorization"].get("permissions", {}).values()
+    words = [role.get("byoc", "none") if isinstance(role, Mapping) else role for role in rights]  # one word is for all
+    if words and all(word == "none" for word in words):
         text = "the job brings code (folder custom/), which this site's local/authorization.json lets nobody do"
         yield link_finding("code", f"{text}; ask the study lead for the job without it (custom: false in the study)")
-
-
-def _right(role: Any, right: str) -> Any:
-    """Return a role's right, which has one word for all rights, or one for each."""
-    return role.get(right, "none") if isinstance(role, Mapping) else role
 
 
 def _classes(kit: Kit, classes: Iterable[str]) -> Iterator[SiteFinding]:

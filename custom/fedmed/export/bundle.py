@@ -34,10 +34,9 @@ from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.settings.site_file import WORD_NAME, WORD_TEXT
 
 BASE_NOTE = "> The bundle that this one was made from. Weights, settings and overlays have changed: see "
+BASE_NOTE += "[README.md](README.md).\n\n"
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 AT_EXPORT = "at_export"  # of federation.yaml: id of an exported config -> tensor of the run's that it gets
-
-BASE_NOTE += "[README.md](README.md).\n\n"
 
 
 @dataclass(frozen=True)
@@ -229,20 +228,16 @@ def _fit_format(content: dict[str, Any], folder: Path, config: Path) -> None:
     parser.read_config(str(config))
     parser["bundle_root"] = str(folder)
     formats = content["network_data_format"]
-    if "channels" in parser:
-        _keep_last(formats["inputs"]["image"], parser.get_parsed_content("channels"))
+    if "channels" in parser:  # a network that sees fewer frames than the bundle's: those channels that are the last
+        image, channels = formats["inputs"]["image"], parser.get_parsed_content("channels")
+        names = list(image["channel_def"].values())[-channels:]
+        image |= {"num_channels": channels, "channel_def": dict(zip(map(str, range(channels)), names, strict=False))}
     before = list(formats["inputs"]["image"]["spatial_shape"])
     size = _size(parser, len(before))
     for side in formats.values() if size else ():
         for tensor in side.values():
             if list(tensor["spatial_shape"]) == before:
                 tensor["spatial_shape"] = size
-
-
-def _keep_last(image: dict[str, Any], channels: int) -> None:
-    """Of a network that sees fewer frames than the bundle's: those channels that are the last."""
-    names = list(image["channel_def"].values())[-channels:]
-    image |= {"num_channels": channels, "channel_def": dict(zip(map(str, range(channels)), names, strict=False))}
 
 
 def _name_classes(content: dict[str, Any], classes: Sequence[Structure], words: CardWords) -> None:

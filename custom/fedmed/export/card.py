@@ -21,7 +21,6 @@ from fedmed.plain_text import every_text, in_markdown
 from fedmed.reports.notes import named_rounds
 from fedmed.reports.words import count, fixed, join, plain_delta, plain_number
 
-TEMPLATE = "card.md.j2"
 WIDTH = 64  # channels of the first stage of every ResNet of He et al. 2016
 AROUND = ("inferer", "postprocessing", "post_transforms")
 WEIGHTS = {
@@ -57,7 +56,7 @@ def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template(TEMPLATE).render(
+    return environment.get_template("card.md.j2").render(
         meta={"references": [], "name": "", **meta},
         fed=fed,
         kind=kind,
@@ -168,17 +167,12 @@ def _training(fed: Mapping[str, Any], kind: Kind) -> str:
     trained = {"supervised": (f"with {kind.card.labels}", f"training {case}"), "unsupervised": (without, case)}
     some = fed.get("learned_from_some_labels", 0)
     also = f"; {some} of those without had {kind.card.labels} for some after all" if some else ""
-    return (
-        "Federated training of "
-        + join(
-            [
-                f"{count(sites[role], 'site')} {what} ({count(cases[role], unit)})"
-                for role, (what, unit) in trained.items()
-                if sites[role]
-            ]
-        )
-        + also
-    )
+    groups = [
+        f"{count(sites[role], 'site')} {what} ({count(cases[role], unit)})"
+        for role, (what, unit) in trained.items()
+        if sites[role]
+    ]
+    return f"Federated training of {join(groups)}{also}"
 
 
 def _rule(aggregation: Mapping[str, Any]) -> str:
@@ -191,9 +185,8 @@ def _rule(aggregation: Mapping[str, Any]) -> str:
     while isinstance(step, Mapping) and "then" in step:
         step = step["then"]  # what comes before it is the algorithm's, which the method tells
     averaged = f"Updates are averaged {weights}"
-    words = (
-        f"Updates become one by the rule `{rule['path']}`" if isinstance(rule, Mapping) else RULES.get(rule, averaged)
-    )
+    path = rule["path"] if isinstance(rule, Mapping) else ""
+    words = f"Updates become one by the rule `{path}`" if path else RULES.get(rule, averaged)
     by = step.get("by") if isinstance(step, Mapping) else step
     return words if by is None else f"{words}, and an optimizer at the server (`{by}`) takes a step towards the result"
 

@@ -84,11 +84,7 @@ class Exporter:
         return {}
 
     def compare(self, before: Path, after: Path) -> str:
-        """Return in words that two folders of results are equal.
-
-        Raises:
-            ExportError: they are not.
-        """
+        """Return in words that two folders of results are equal; ExportError: they are not."""
         raise NotImplementedError
 
     def same_results(
@@ -126,63 +122,62 @@ class Exporter:
 
 
 class SegmentationExporter(Exporter):
-    """Masks."""
+    """Masks, which are equal voxel for voxel."""
 
     def compare(self, before: Path, after: Path) -> str:
-        return compare_masks(before, after)
+        marked = 0
+        for name in _names(before, after, MASKS):
+            one, other = (nib.Nifti1Image.from_filename(folder / name) for folder in (before, after))
+            if one.shape != other.shape or not np.array_equal(one.affine, other.affine):
+                raise ExportError(
+                    f"{name}: the grid is {other.shape} after the export, it was {one.shape}, or its affine moved"
+                )
+            marked += _same(name, np.asarray(one.dataobj), np.asarray(other.dataobj), "voxels")
+        return f"equal voxel for voxel ({marked} marked), with the same affine"
 
 
 class ClassificationExporter(Exporter):
-    """Probabilities of classes."""
+    """Probabilities of classes, which are equal within 1e-6."""
 
     def compare(self, before: Path, after: Path) -> str:
-        return compare_predictions(before, after)
+        rows, others = _read(before, "before"), _read(after, "after")
+        calls = [
+            [(row["image"], row["predicted"], sorted(row["probabilities"])) for row in part] for part in (rows, others)
+        ]
+        if calls[0] != calls[1] or not rows:
+            raise ExportError(
+                f"inference gave other images or classes after the export: {calls[1]}, before it {calls[0]}"
+            )
+        largest = 0.0
+        for one, other in zip(rows, others, strict=True):
+            for name, value in one["probabilities"].items():
+                again = other["probabilities"][name]
+                if not math.isclose(value, again, rel_tol=0, abs_tol=LARGEST):
+                    raise ExportError(
+                        f"the probability of '{name}' is {again:.6f} after the export, it was {value:.6f}"
+                    )
+                largest = max(largest, abs(value - again))
+        return "the same class and equal probabilities" + (f" (within {largest:.0e})" if largest else "")
 
 
 class FrameMaskExporter(Exporter):
-    """Masks of single frames."""
+    """Masks of single frames, which are equal pixel for pixel."""
 
     def compare(self, before: Path, after: Path) -> str:
-        return compare_frame_masks(before, after)
+        marked = 0
+        for name in _names(before, after, "*.png"):
+            one, other = (picture(folder / name) for folder in (before, after))
+            if one.shape != other.shape:
+                raise ExportError(f"{name}: the mask is {other.shape} after the export, it was {one.shape}")
+            marked += _same(name, one, other, "pixels")
+        return f"equal pixel for pixel ({marked} marked)"
 
 
 def exporter_of(bundle: Bundle, method: Method) -> Exporter:
-    """The exporter that a bundle's kind names.
-
-    Raises:
-        BundleError: the bundle's kind is unknown.
-    """
+    """The exporter that a bundle's kind names; BundleError: the bundle's kind is unknown."""
     kind = kind_of(bundle)
     exporter: Exporter = made(kind.exporter, kind, bundle, method)
     return exporter
-
-
-def compare_masks(before: Path, after: Path) -> str:
-    """Return in words that two folders of masks are equal voxel for voxel.
-
-    Raises:
-        ExportError: they are not; says which file, and how many voxels.
-    """
-    marked = 0
-    for name in _names(before, after, MASKS):
-        one, other = (nib.Nifti1Image.from_filename(folder / name) for folder in (before, after))
-        if one.shape != other.shape or not np.array_equal(one.affine, other.affine):
-            raise ExportError(
-                f"{name}: the grid is {other.shape} after the export, it was {one.shape}, or its affine moved"
-            )
-        marked += _same(name, np.asarray(one.dataobj), np.asarray(other.dataobj), "voxels")
-    return f"equal voxel for voxel ({marked} marked), with the same affine"
-
-
-def compare_frame_masks(before: Path, after: Path) -> str:
-    """Return in words that two folders of PNG masks of frames are equal pixel for pixel; ExportError likewise."""
-    marked = 0
-    for name in _names(before, after, "*.png"):
-        one, other = (picture(folder / name) for folder in (before, after))
-        if one.shape != other.shape:
-            raise ExportError(f"{name}: the mask is {other.shape} after the export, it was {one.shape}")
-        marked += _same(name, one, other, "pixels")
-    return f"equal pixel for pixel ({marked} marked)"
 
 
 def _names(before: Path, after: Path, pattern: str) -> list[Path]:
@@ -200,28 +195,6 @@ def _same(name: Path, a: np.ndarray, b: np.ndarray, unit: str) -> int:
     return int(np.count_nonzero(a))
 
 
-def compare_predictions(before: Path, after: Path) -> str:
-    """Return in words that two folders of predictions are equal, probabilities within 1e-6.
-
-    Raises:
-        ExportError: they are not; says which probability.
-    """
-    rows, others = _read(before, "before"), _read(after, "after")
-    calls = [
-        [(row["image"], row["predicted"], sorted(row["probabilities"])) for row in part] for part in (rows, others)
-    ]
-    if calls[0] != calls[1] or not rows:
-        raise ExportError(f"inference gave other images or classes after the export: {calls[1]}, before it {calls[0]}")
-    largest = 0.0
-    for one, other in zip(rows, others, strict=True):
-        for name, value in one["probabilities"].items():
-            again = other["probabilities"][name]
-            if not math.isclose(value, again, rel_tol=0, abs_tol=LARGEST):
-                raise ExportError(f"the probability of '{name}' is {again:.6f} after the export, it was {value:.6f}")
-            largest = max(largest, abs(value - again))
-    return "the same class and equal probabilities" + (f" (within {largest:.0e})" if largest else "")
-
-
 def _read(folder: Path, when: str) -> list[dict[str, Any]]:
     path = folder / PREDICTIONS
     try:
@@ -232,18 +205,14 @@ def _read(folder: Path, when: str) -> list[dict[str, Any]]:
 
 
 def infer_before(
-    bundle: Bundle, tensors: Mapping[str, Tensor], images: Path, out: Path, site_facts: Mapping[str, Any] | None = None
+    bundle: Bundle, tensors: Mapping[str, Tensor], images: Path, out: Path, site_facts: Mapping[str, Any]
 ) -> Path:
     """Infer a folder of images with the installed bundle, its overlays and overrides, and the run's own tensors.
 
     Args:
-        bundle, tensors: see above.
-        images: folder.
-        out: folder of the results, which must not exist.
+        bundle, tensors, images: see above.
+        out: folder of the results, which is made and returned.
         site_facts: facts of a site, such as its words, that are baked into the export.
-
-    Returns:
-        ``out``, which is made, with the results in it.
 
     Raises:
         ExportError: the bundle cannot infer them.
@@ -255,7 +224,7 @@ def infer_before(
     facts = {"bundle_root": str(bundle.root), "dataset_dir": str(images), "output_dir": str(out)}
     try:
         run_inference(
-            bundle.root, files, {**bundle.overrides, **(site_facts or {}), **facts, "model_path": str(out / "model.pt")}
+            bundle.root, files, {**bundle.overrides, **site_facts, **facts, "model_path": str(out / "model.pt")}
         )
     except BundleError as error:
         raise ExportError(f"the run's model cannot infer the image before the export: {error}") from error

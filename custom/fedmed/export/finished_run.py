@@ -71,7 +71,6 @@ class FinishedRun:
 
     @property
     def method(self) -> Method:
-        """The method of the run."""
         return self.job.method
 
     def accepted(self, site: str, until: int) -> int | None:

@@ -69,13 +69,8 @@ def write_torchscript(folder: Path, config: Path, part: Part = MODEL) -> str:
 
 def _convert(folder: Path, config: Path, part: Part, path: Path, state: Path) -> bool:
     """Write TorchScript by MONAI; return whether it had to be traced."""
-    places: dict[str, Any] = {
-        "net_id": part.id,
-        "filepath": str(path),
-        "ckpt_file": str(state),
-        "bundle_root": str(folder),
-    }
-    places |= {"meta_file": str(folder / CONFIGS / METADATA), "config_file": str(config)}
+    places: dict[str, Any] = {"net_id": part.id, "filepath": str(path), "ckpt_file": str(state)}
+    places |= {"bundle_root": str(folder), "meta_file": str(folder / CONFIGS / METADATA), "config_file": str(config)}
     try:
         ckpt_export(**places)
     except Exception:  # noqa: BLE001 - what the compiler cannot read raises many kinds; tracing needs no such reading

@@ -50,11 +50,9 @@ def kept_mean(run: FinishedRun, policies: RolePolicies, names: Collection[str], 
     """Return the mean of the sites' private layers that belong to the model after ``round``.
 
     Args:
-        run: the run.
-        policies: what each role keeps to itself.
-        names: the network's tensors.
+        run, policies, names: the run, what each role keeps to itself, and the network's tensors.
         site: that never trained; it need not be one of the run's.
-        round: the model's round.
+        round: the model's.
 
     Raises:
         ExportError: the site trained in the run, the model has no private layers, or no mean of them was kept, and
@@ -197,7 +195,9 @@ def complete_weights(
         )
     whole = fitted(shared, store.initial, "the run's model")
     if exporter.method.summed:
-        return Weights(_summed(store, whole), round)
+        network: Any = initial_network(store.bundle.parser_without_site(device="cpu"), store.seed)
+        network.load_state_dict(whole)
+        return Weights({name: tensor.clone() for name, tensor in network.summed().items()}, round)
     prefix = exporter.part.prefix if held else ""  # what the sites hold back has old values in the server's file
     return Weights({name: tensor for name, tensor in whole.items() if name.startswith(prefix)}, round)
 
@@ -207,12 +207,6 @@ def without_parts(bundle: Bundle, method: Method) -> Bundle:
     if method.summed is None:
         return bundle
     return Bundle(bundle.name, [name for name in bundle.overlays if name != method.summed], bundle.overrides)
-
-
-def _summed(store: ModelStore, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    network: Any = initial_network(store.bundle.parser_without_site(device="cpu"), store.seed)
-    network.load_state_dict(tensors)
-    return {name: tensor.clone() for name, tensor in network.summed().items()}
 
 
 def fitted(given: Mapping[str, Tensor], network: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
@@ -251,11 +245,9 @@ def private_state(
     """Return the private tensors with which ``site`` was scored under the model after ``round``.
 
     Args:
-        run: the run.
-        policies: what each role keeps to itself.
-        names: the network's tensors.
+        run, policies, names: the run, what each role keeps to itself, and the network's tensors.
         site, site_run: whose tensors are wanted, and its run folder; None = below the simulator's workspace.
-        round: the model's round.
+        round: the model's.
 
     Raises:
         ExportError: an unknown site, one that keeps nothing or has trained nothing, a folder of another site or run,
@@ -310,11 +302,7 @@ def _state(run: FinishedRun, site: str, site_run: Path | None, round: int) -> tu
 
 
 def check_site(run: FinishedRun, site: str) -> None:
-    """Refuse a name that is not of a site of the run.
-
-    Raises:
-        ExportError: names the run's sites.
-    """
+    """Refuse a name that is not of a site of the run; ExportError: names the run's sites."""
     if site not in run.study.sites:
         raise ExportError(f"the run has no site '{site}'; its sites are {', '.join(run.study.sites)}")
 

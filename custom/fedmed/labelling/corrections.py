@@ -22,7 +22,7 @@ from fedmed.data.video.frame_masks import picture
 from fedmed.errors import DataError
 from fedmed.kinds.find_kind import kind_by_look
 from fedmed.labelling.correction_plan import NEW, REFUSED, REPLACED, TRAINING, CorrectionPlan, DrawnMask, LabelOutcome
-from fedmed.labelling.masks import PNG, has_foreground, mask_bytes, read_frame_mask, read_grid, read_mask, volume_ml
+from fedmed.labelling.masks import PNG, mask_bytes, read_frame_mask, read_grid, read_mask, read_nifti, volume_ml
 from fedmed.labelling.ranking import STORED
 from fedmed.labelling.studies import WorkFolder, plain_name, uploaded
 from fedmed.labelling.views import CORRECTED, LISTS, ending_of
@@ -241,7 +241,10 @@ class VolumeCorrections(CorrectionPlan):
         return (self.site.data_root / label for label in labels if label not in self.masks)
 
     def has_foreground(self, file: Path) -> bool:
-        return has_foreground(file)
+        try:
+            return bool((read_nifti(file)[0] != 0).any())
+        except DataError:
+            return False
 
 
 class Staging(contextlib.ExitStack):

@@ -48,15 +48,14 @@ def read_mask(path: Path, shape: tuple[int, ...], affine: np.ndarray) -> np.ndar
 
     Args:
         path: NIfTI or NRRD file.
-        shape: of the image.
-        affine: of the image.
+        shape, affine: of the image.
 
     Raises:
         DataError: unreadable, another grid, several layers, or values other than 0 and 1.
     """
     name = path.name.lower()
     if name.endswith(NIFTI):
-        mask, mask_affine = _read_nifti(path)
+        mask, mask_affine = read_nifti(path)
     elif name.endswith(NRRD):
         mask, mask_affine = _read_nrrd(path)
     else:
@@ -86,15 +85,7 @@ def volume_ml(mask: np.ndarray, affine: np.ndarray) -> float:
     return float(np.count_nonzero(mask) * abs(np.linalg.det(affine[:3, :3])) / 1000)
 
 
-def has_foreground(path: Path) -> bool:
-    """True where a NIfTI file has a voxel other than 0; not if it cannot be read."""
-    try:
-        return bool((_read_nifti(path)[0] != 0).any())
-    except DataError:
-        return False
-
-
-def _read_nifti(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def read_nifti(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         opened = opened_nifti(path)
         return np.asanyarray(opened.dataobj), np.asarray(opened.affine, dtype=float)

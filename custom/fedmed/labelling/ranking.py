@@ -120,10 +120,9 @@ def choose(
     Later requests go on where this one ended.
 
     Args:
-        scorer: of this strategy and model.
+        scorer, limits: of this strategy and model, and of this request.
         store: what is known of the images; scores are kept there.
         images: ids of those without a label.
-        limits: of this request.
         now: the time in seconds.
 
     Returns:

@@ -52,11 +52,7 @@ class WorkFolder(BaseModel):
 
 
 def read_work(folder: Path) -> WorkFolder:
-    """Return what an earlier :func:`prepare_work` made.
-
-    Raises:
-        DataError: the folder is not one.
-    """
+    """Return what an earlier :func:`prepare_work` made; DataError: the folder is not one."""
     if (work := _read(Path(folder).expanduser().resolve())) is None:
         raise DataError(
             f"{folder} is not a work folder ({MAP} is missing); serve the site first with scripts/label.sh SITE_YAML "

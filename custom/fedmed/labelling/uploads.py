@@ -8,7 +8,7 @@ import gzip
 import math
 import zlib
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 import psutil
 from PIL import Image, UnidentifiedImageError
@@ -60,11 +60,7 @@ def check_upload(path: Path) -> None:
 
 
 def check_size(shape: tuple[int, ...], value_bytes: int) -> None:
-    """Check that an image's values fit.
-
-    Raises:
-        DataError: empty, or too large for this server or for the memory that is free now.
-    """
+    """Raise DataError for an image that is empty, or too large for this server or for the memory that is free now."""
     if not shape or min(shape) < 1:
         raise DataError(f"it has the shape {shape}; an image has voxels")
     size, free = math.prod(shape) * value_bytes, psutil.virtual_memory().available
@@ -85,14 +81,10 @@ def _check_nifti(path: Path) -> None:
     _check_length(path, int(before), math.prod(shape) * dtype.itemsize)
 
 
-def _opened(path: Path) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb"))
-
-
 def _check_length(path: Path, before: int, expected: int) -> None:
     """The whole file is read once, in pieces, and holds what its header says: neither less nor much more."""
     held, most = 0, before + expected + CHUNK
-    with _opened(path) as stream:
+    with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as stream:
         while held <= most and (piece := stream.read(CHUNK)):
             held += len(piece)
     if not before + expected <= held <= most:

@@ -107,15 +107,12 @@ def ending_of(name: str) -> str:
 
 
 def trained_augmentation(bundle: Path) -> dict[str, Any]:
-    """Return the augmentation that the sites without masks were trained with: the values of ``DEFAULTS``.
+    """Return the augmentation of ``bundle`` that the sites without masks were trained with: values of ``DEFAULTS``.
 
     It is that of the overlays which define ``augmentation``, changed by what the federation's job overrode. An exported
     bundle's metadata say which overlays and overrides the sites of each role had; where they say none, all overlays of
     the bundle are looked at. Where none defines it, or it changes nothing, so that there would be nothing to compare,
     it is the scale-shift of Yang et al. 2021 (Medical Image Analysis 70, 101992).
-
-    Args:
-        bundle: the bundle's folder.
 
     Raises:
         FedMedError: a file cannot be read, or names an augmentation that FedMed does not have.

@@ -85,7 +85,6 @@ class ClassificationReport(ScoredReport):
     template, has_role = "classification.html.j2", False
 
     def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
-        """The score with its interval, and the accuracy."""
         interval, accuracy = span(row.low, row.high), fixed(row.test.get("accuracy"))
         return {run.score.label: fixed(row.mean), "95 % interval": interval, "accuracy": accuracy}
 
@@ -102,7 +101,6 @@ class ClassificationReport(ScoredReport):
         return [name for name in cases if name.startswith(PREFIX)] if run.score.name in ("auroc", "accuracy") else []
 
     def weighted(self, run: Run, cases: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
-        """As the site scores the whole list."""
         outputs = probabilities(cases)
         if outputs is None:
             return np.full(len(weights), np.nan)
@@ -112,7 +110,6 @@ class ClassificationReport(ScoredReport):
         return macro_mean(class_aurocs(outputs.values, outputs.labels, weights))
 
     def values(self, run: Run) -> dict[str, Any]:
-        """With the pictures of each site."""
         pictures = [(site, list(site.pictures(read_classified))) for site in run.sites]
         scale = f"linear-gradient(90deg, {', '.join(HEAT)})"
         helpers = {"png_address": png_address, "overlay": overlay, "span": span}
@@ -124,7 +121,6 @@ class ClassificationReport(ScoredReport):
         return super().charts(run) | known
 
     def figure(self, run: Run, site: Site) -> Figure | None:
-        """The pictures of a site side by side, for a PNG; None where there are none."""
         pictures = list(site.pictures(read_classified))
         if not pictures:
             return None
@@ -145,7 +141,7 @@ class ClassificationReport(ScoredReport):
 
 
 def overlay(picture: Classified) -> np.ndarray:
-    """The image below its heat: (H, W, 3) float in 0..1. Where nothing is warm, the image is as it was."""
+    """Image below its heat: (H, W, 3) float in 0..1. Where nothing is warm, the image is as it was."""
     opacity = OPAQUE * np.sqrt(picture.heat)[..., None]  # root: half the heat must not look like none
     return picture.image[..., None] * (1 - opacity) + RAMP(picture.heat)[..., :3] * opacity
 

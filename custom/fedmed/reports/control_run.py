@@ -12,18 +12,18 @@ from fedmed.reports.gain import steps
 from fedmed.reports.run import known_method, read_run
 from fedmed.reports.run_contents import Run
 
-MAY_DIFFER = (
-    "name",
-    "sites",
-    "min_clients",
-    "resume",
-    "max_failed_rounds",
-    "task_timeout",
-    "user_weights",
-    "overrides",
-)
 DIFFERS = {  # what is another in a control, or only says how long a run took to get to its end
-    "study": set(MAY_DIFFER),  # what the overrides of labelled sites are, is told by the model
+    # What the overrides of labelled sites are, is told by the model.
+    "study": {
+        "name",
+        "sites",
+        "min_clients",
+        "resume",
+        "max_failed_rounds",
+        "task_timeout",
+        "user_weights",
+        "overrides",
+    },
     "rule": {"user_weights"},
     "model": set[str](),
 }
@@ -42,8 +42,9 @@ def read_with_controls(folder: str | Path, controls: Sequence[str | Path] = ()) 
             finished control of the run, or another one does not go with it.
     """
     run, accepted = read_run(folder), dict[str, Run]()
-    default = [place for name in dict.fromkeys(FOLDERS.values()) if _holds_run(place := run.folder / name)]
-    for place in map(Path, controls or default):
+    folders = [run.folder / name for name in dict.fromkeys(FOLDERS.values())]
+    # A site may have the name of a control's folder, but no folder 'server'.
+    for place in map(Path, controls or [folder for folder in folders if (folder / "server").is_dir()]):
         try:
             control = read_run(place)
             check_control(run, control)
@@ -58,11 +59,6 @@ def read_with_controls(folder: str | Path, controls: Sequence[str | Path] = ()) 
     if accepted:
         run.steps = steps(run, {kind: accepted[kind] for kind in SUFFIXES if kind in accepted})
     return run
-
-
-def _holds_run(place: Path) -> bool:
-    """True for the folder of a run: a site may have the name of a control's."""
-    return (place / "server").is_dir()
 
 
 def kind_of(control: Run) -> str:

@@ -9,38 +9,29 @@ from matplotlib.figure import Figure
 
 from fedmed.methods.declarations import LOSS, Scalar
 from fedmed.reports.palette import INK, MUTED, PAPER, site_colours
-from fedmed.reports.plots import WIDTH, round_axis
+from fedmed.reports.plots import panels_of, round_axis
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import number
 from fedmed.reports.training_scalars import Points, points, reported
 
 DASHES = {"supervised": "-", "unsupervised": (0, (4, 1.6)), "evaluate": (0, (1, 1.4))}
-ACROSS = 3  # panels in a row, at most
 
 
 def curves(run: Run) -> Figure:
     """A panel for the loss, for the score of the validation lists, and for each other number of the training."""
     scalars = reported(run)
-    n = len(scalars) + run.validated
-    rows = -(-n // ACROSS)
-    figure = Figure(figsize=(WIDTH, 3.5 * rows))
-    figure.set_layout_engine("constrained", wspace=0.06, hspace=0.08)
-    panels = list(figure.subplots(rows, -(-n // rows), squeeze=False).flat)
-    for axes in panels[n:]:
-        axes.set_axis_off()
+    figure, panels = panels_of(len(scalars) + run.validated, height=3.5, across=3, wspace=0.06)
     _scalar(panels.pop(0), run, LOSS)
     if run.validated:
         _scores(panels.pop(0), run)
-    for axes, scalar in zip(panels, scalars[1:], strict=False):
+    for axes, scalar in zip(panels, scalars[1:], strict=True):
         _scalar(axes, run, scalar)
     return figure
 
 
 def updates(run: Run) -> Figure:
     """Two panels on how the sites' updates of a round lie to their mean: cosine, and squared distance."""
-    figure = Figure(figsize=(WIDTH, 3.5))
-    figure.set_layout_engine("constrained", wspace=0.06)
-    alike, apart = figure.subplots(1, 2)
+    figure, (alike, apart) = panels_of(2, height=3.5, wspace=0.06)
     alike.set_title("Cosine to the mean update")
     cosines, distances = points(run, "cosine", of="geometry"), points(run, "distance", of="geometry")
     alike.set_ylim(min([0.0, *(value for _, value in chain(*cosines.values()))]), 1.0)

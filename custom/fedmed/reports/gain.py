@@ -112,7 +112,6 @@ class Gain:
 
     @property
     def in_words(self) -> str:
-        """The difference with its interval."""
         return f"{signed(self.difference)} ({self.basis})"
 
 
@@ -199,7 +198,6 @@ def _paired(run: Run, site: Site, pair: tuple[Run, Run], scored: Sequence[Run]) 
 
 
 def _cases(run: Run, name: str) -> pd.DataFrame:
-    """A site's table of cases in a run."""
     return next(site.cases for site in run.sites if site.name == name)
 
 

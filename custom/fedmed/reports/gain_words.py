@@ -55,7 +55,6 @@ class Wording:
         without: after a score.
         worse_off: after "worse off".
         lacks: after "the same job".
-        equal, unadapted: after that, where the run does not adapt, and where it does.
         short: over a column, beside a control in which sites adapt.
         adds: what the step after it brings, beside one.
     """
@@ -64,8 +63,6 @@ class Wording:
     without: str
     worse_off: str
     lacks: str
-    equal: str
-    unadapted: str
     short: str
     adds: str
 
@@ -76,8 +73,6 @@ WORDS = {
         "without them",
         "with them",
         "in which the sites without labels do not train: they are only scored",
-        "",
-        ", and no site adapts",
         "left out",
         "by adaptation",
     ),
@@ -86,8 +81,6 @@ WORDS = {
         "with nothing learned from them",
         "by what is learned from them",
         "in which the sites without labels take part in every round and learn nothing",
-        "; what else is done to their {images} is done in both",
-        ", and no site adapts",
         "silent",
         "by adaptation",
     ),
@@ -96,8 +89,6 @@ WORDS = {
         "adapted, with nothing learned from them",
         "by what is learned from them",
         "in which the sites without labels take part in every round, adapt as in the run, and learn nothing",
-        "",
-        "",
         "adapted",
         "by learning",
     ),
@@ -220,7 +211,10 @@ def what_control(run: Run) -> str:
 
 
 def _lacks(run: Run, kind: str) -> str:
-    return WORDS[kind].lacks + (WORDS[kind].unadapted if run.adapts else WORDS[kind].equal)
+    if run.adapts and kind != ADAPTED:
+        return f"{WORDS[kind].lacks}, and no site adapts"
+    equal = "; what else is done to their {images} is done in both" if kind == SILENT else ""
+    return WORDS[kind].lacks + equal
 
 
 def beside_learning(run: Run) -> list[str]:

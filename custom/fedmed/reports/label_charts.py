@@ -21,6 +21,7 @@ FEW, LETTERS = 8, 13  # columns whose names have room for words below one anothe
 BARS = (("precision", LIGHT[0]), ("recall", LIGHT[1]), ("F1", LIGHT[2]))
 Counts = Mapping[str, LabelCounts]
 CELL = (0.46, 0.34)  # inches of a table of counts: width and height of a cell
+LEGEND = 3  # phases in a line of the legend
 BESIDE = 0.75  # inches between two tables, for the numbers of phases
 CHIP: dict[str, Any] = {"color": PAPER, "fontsize": 8.5, "fontweight": "bold", "ha": "center", "va": "center"}
 
@@ -106,17 +107,17 @@ def spoken(name: str) -> str:
     return name.replace("_", " ")
 
 
-def phase_legend(figure: Figure, phases: Sequence[str], columns: int = 3) -> None:
+def phase_legend(figure: Figure, phases: Sequence[str]) -> None:
     """Below all panels: number, name and colour of each phase."""
     colours = phase_colours(phases)
     named = [(f"{place}  {spoken(name)}", colours[name]) for place, name in enumerate(phases, start=1)]
     patches = [Patch(color=colour, linewidth=0, label=label) for label, colour in named]
-    figure.legend(handles=patches, loc="outside lower left", ncols=columns, frameon=False, fontsize=9)
+    figure.legend(handles=patches, loc="outside lower left", ncols=LEGEND, frameon=False, fontsize=9)
 
 
-def legend_height(phases: Sequence[str], columns: int = 3) -> float:
+def legend_height(phases: Sequence[str]) -> float:
     """Inches that :func:`phase_legend` takes."""
-    return 0.15 + 0.22 * -(-len(phases) // columns)
+    return 0.15 + 0.22 * -(-len(phases) // LEGEND)
 
 
 def confusion_maps(phases: Sequence[str], confusions: Mapping[str, Confusion]) -> Figure:

@@ -33,24 +33,21 @@ Line = dict[str, Any]
 
 
 def ledger_sheet(lines: Sequence[Line]) -> Sheet:
-    """Put the lines of a ledger on a page.
-
-    Raises:
-        FedMedError: there is no line.
-    """
+    """Put the lines of a ledger on a page; FedMedError: there is no line."""
     if not lines:
         raise FedMedError("the ledger is empty: nothing has been sent yet")
     answers = [line for line in lines if line.get("answer") != "live"]
     counts, site = Counter(line.get("answer") for line in answers), str(lines[0].get("site", "?"))
     summaries = sum(bool(line.get("extras")) and not line.get("tensors") for line in answers)
     epsilons = [line["epsilon"] for line in answers if "epsilon" in line]
+    total = size(sum(line.get("bytes", 0) for line in answers))
     facts = [
         ("updates", str(counts["update"])),
         ("scores", str(counts["scores"])),
         *([("summaries", str(summaries))] if summaries else []),
         ("releases", str(counts["release"])),
         ("held back or failed", str(counts["refused"])),
-        ("sent in all", size(_bytes(answers))),
+        ("sent in all", total),
         *([("ε so far", plain_number(epsilons[-1]))] if epsilons else []),
     ]
     tables = [SheetTable("Answers", "", ["when", "task", "round#", "what", "numbers", "SHA-256"], _rows(answers))]
@@ -63,19 +60,14 @@ def ledger_sheet(lines: Sequence[Line]) -> Sheet:
     if times := Counter(tensor for line in answers for tensor in line.get("tensors", {}).items()):
         tensors = [[name, kind, str(n)] for (name, kind), n in times.items()]
         tables.append(SheetTable("Tensors", "", ["name", "kind", "times#"], tensors, long=True))
-    return Sheet(site, KIND, _summary(site, answers, counts), facts, tables, _notices(answers), CLOSING)
+    return Sheet(site, KIND, _summary(site, answers, counts, total), facts, tables, _notices(answers), CLOSING)
 
 
-def _bytes(answers: Sequence[Line]) -> int:
-    return sum(line.get("bytes", 0) for line in answers)
-
-
-def _summary(site: str, answers: Sequence[Line], counts: Counter[Any]) -> str:
+def _summary(site: str, answers: Sequence[Line], counts: Counter[Any], total: str) -> str:
     released = [line for line in answers if line.get("answer") == "release"]
     sent = [line for line in answers if line.get("answer") == "update"] + released
     names = {name for line in sent for name in line.get("tensors", {})}
-    text = f"{site} sent {count(counts['update'], 'update')} with {count(len(names), 'tensor')}"
-    text += f", {size(_bytes(answers))} in all"
+    text = f"{site} sent {count(counts['update'], 'update')} with {count(len(names), 'tensor')}, {total} in all"
     if any(line.get("tensors") for line in released):
         text += f", and released private layers {len(released)} times"
     refused = counts["refused"]

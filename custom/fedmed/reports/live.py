@@ -205,7 +205,6 @@ def round_line(line: dict[str, Any], state: LiveState) -> str:
 
 
 def render(state: LiveState, now: float) -> RenderableType:
-    """The live display."""
     best = [] if state.best_score is None else [Text(f"best validation {state.label} so far {state.best_score:.3f}")]
     notes = [Text(note, style="yellow", overflow="fold") for note in state.refused[-3:]]
     notes += [Text(warning, style="bold yellow", overflow="fold") for warning in state.warnings[-3:]]

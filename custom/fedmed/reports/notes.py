@@ -17,23 +17,9 @@ from fedmed.reports.words import NOTHING, count, join, plain_delta, plain_number
 
 def remarks(run: Run) -> list[str]:
     """Notes that must stand below a table in a terminal."""
-    idle = [contribution_note(run)] if run.idle else []
-    sentences = [
-        note
-        for note in (
-            training_note(run),
-            adaptation_note(run),
-            *idle,
-            resumed_note(run),
-            *release_notes(run),
-            statistics_note(run),
-            *few_cases_notes(run),
-            *number_notes(run),
-            clip_note(run),
-        )
-        if note
-    ]
-    return sentences + [f"Warning, {rounds}: {site}: {text}" for rounds, site, text in warnings(run)]
+    notes = [training_note(run), adaptation_note(run), contribution_note(run) if run.idle else "", resumed_note(run)]
+    notes += [*release_notes(run), statistics_note(run), *few_cases_notes(run), *number_notes(run), clip_note(run)]
+    return [*filter(None, notes), *(f"Warning, {rounds}: {site}: {text}" for rounds, site, text in warnings(run))]
 
 
 def refusals(run: Run) -> list[tuple[int, str, str]]:

@@ -24,6 +24,7 @@ from fedmed.reports.slice_picture import SCALE_BAR, contours
 
 WINDOW = (-1350.0, 150.0)  # HU: the lung window
 WORDS: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 9}
+WORDS |= {"color": INK_DARK, "path_effects": EDGE}
 MARKS = {"axial": tuple("RLAP"), "coronal": tuple("RLHF"), "sagittal": tuple("APHF")}  # left, right, top, bottom
 AIR = -400.0  # HU; denser than healthy lung, thinner than soft tissue
 THIN = -920.0  # HU; between the air around the patient and lung, each on average
@@ -51,8 +52,6 @@ class Viewpoint:
 
 
 FRONT = Viewpoint()
-
-WORDS |= {"color": INK_DARK, "path_effects": EDGE}
 
 
 @dataclass(frozen=True)
@@ -151,10 +150,7 @@ def draw_lungs(axes: Axes, case: ViewedCase, view: Viewpoint) -> None:
 def case_figure(case: ViewedCase, view: Viewpoint = FRONT, title: str | None = None) -> Figure:
     """Axial slice and 3D view above, coronal and sagittal slice below, all slices at one scale.
 
-    Args:
-        case: what to show.
-        view: of the 3D picture.
-        title: above it; None is the case's name.
+    ``title`` None is the case's name.
     """
     x, y, z = (n * s for n, s in zip(case.image.shape, case.spacing, strict=True))
     scale = 7.6 / (y + max(x, z))  # inches a mm

@@ -19,6 +19,7 @@ from fedmed.reports.run_contents import Run
 from fedmed.reports.site_rows import SiteRow, site_rows
 from fedmed.reports.words import size
 
+PANELS = 4  # in a row
 WIDTH = 10.6  # inches; the page shows them at 100 px an inch
 STYLE = Path(__file__).parent / "templates" / "report.mplstyle"
 COLOURS: dict[Any, Any] = {"text.color": INK, "axes.edgecolor": GRID, "axes.labelcolor": MUTED, "axes.titlecolor": INK}
@@ -30,6 +31,17 @@ BESIDE |= {"fontsize": 9, "annotation_clip": False}
 def style() -> AbstractContextManager[None]:
     """Matplotlib settings of the charts, for the time of a block; a ``$`` in a name is drawn as such."""
     return mpl.rc_context(COLOURS, fname=STYLE)
+
+
+def panels_of(n: int, height: float, across: int = PANELS, **layout: float) -> tuple[Figure, list[Axes]]:
+    """A figure with n panels, at most ``across`` in a row, whose rows are so many inches high."""
+    rows = -(-n // across)
+    figure = Figure(figsize=(WIDTH, height * rows))
+    figure.set_layout_engine("constrained", **{"wspace": 0.05, "hspace": 0.08, **layout})
+    panels = list(figure.subplots(rows, -(-n // rows), squeeze=False).flat)
+    for axes in panels[n:]:
+        axes.set_axis_off()
+    return figure, panels[:n]
 
 
 def round_ticks(start: int, end: int) -> list[int]:
@@ -126,8 +138,7 @@ def _final_score(axes: Axes, place: int, row: SiteRow, colour: str) -> None:
 def svg(figure: Figure, name: str) -> str:
     """Return the figure as an inline SVG element whose colours are the page's variables.
 
-    Args:
-        name: prefix of its ids, which must differ within a page.
+    ``name``: prefix of its ids, which must differ within a page.
     """
     buffer = StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

@@ -12,12 +12,11 @@ from matplotlib.lines import Line2D
 
 from fedmed.errors import DataError
 from fedmed.reports.palette import MUTED, site_colours
-from fedmed.reports.plots import WIDTH
+from fedmed.reports.plots import PANELS, WIDTH, panels_of
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import column
 from fedmed.reports.sheet import draw_counts
 
-ACROSS = 4  # panels in a row
 BIN = 10  # cases in a bin of the reliability curve, or as few more as make equal bins
 MAX_BINS = 8
 LETTER = 0.075  # inches, about
@@ -102,7 +101,7 @@ def confusion(run: Run) -> Figure:
     n = max(len(outputs.classes) for outputs in sites.values())
     longest = LETTER * max(len(name) for outputs in sites.values() for name in outputs.classes)
     slanted: dict[str, Any] = {}
-    if longest > (WIDTH - 1.2) / min(len(sites), ACROSS) / n:
+    if longest > (WIDTH - 1.2) / min(len(sites), PANELS) / n:
         slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
     figure, panels = panels_of(len(sites), height=0.9 + 0.42 * n + (0.6 * longest if slanted else 0))
     for place, (axes, (site, outputs)) in enumerate(zip(panels, sites.items(), strict=True)):
@@ -110,9 +109,9 @@ def confusion(run: Run) -> Figure:
         counts = confusion_counts(outputs)
         draw_counts(axes, counts, colours[site])
         axes.set_xticks(range(len(outputs.classes)), outputs.classes, **slanted)
-        axes.set_yticks(range(len(outputs.classes)), outputs.classes if place % ACROSS == 0 else [])
+        axes.set_yticks(range(len(outputs.classes)), outputs.classes if place % PANELS == 0 else [])
         axes.set_xlabel("called")
-        axes.set_ylabel("true class" if place % ACROSS == 0 else "")
+        axes.set_ylabel("true class" if place % PANELS == 0 else "")
     return figure
 
 
@@ -127,17 +126,6 @@ def name_sites(figure: Figure, sites: Iterable[str], colours: Mapping[str, str])
     """Name each line above the panels, in its colour."""
     lines = [Line2D([], [], color=colours[site], linewidth=1.8, label=site) for site in sites]
     figure.legend(handles=lines, loc="outside upper left", ncols=6, frameon=False, labelcolor="linecolor", fontsize=9.5)
-
-
-def panels_of(n: int, height: float, **layout: float) -> tuple[Figure, list[Axes]]:
-    """A figure with n panels, whose rows are so many inches high."""
-    rows = -(-n // ACROSS)
-    figure = Figure(figsize=(WIDTH, height * rows))
-    figure.set_layout_engine("constrained", wspace=0.05, hspace=0.08, **layout)
-    panels = list(figure.subplots(rows, -(-n // rows), squeeze=False).flat)
-    for axes in panels[n:]:
-        axes.set_axis_off()
-    return figure, panels[:n]
 
 
 def unit_square(axes: Axes, diagonal: bool = False) -> None:

@@ -134,5 +134,4 @@ def _of_patients(cases: pd.DataFrame, patients: pd.DataFrame) -> pd.DataFrame:
 
 
 def error_text(line: dict[str, Any]) -> str:
-    """The message of an ``error`` event."""
     return str(line.get("message") or "no message was written")

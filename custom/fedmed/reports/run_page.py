@@ -95,7 +95,6 @@ def charts(run: Run) -> dict[str, Chart]:
 
 
 def page(run: Run) -> str:
-    """Return the HTML of a run's report."""
     report, drawn = report_of(run), charts(run)
     return fill_template(
         "report.html.j2",
@@ -156,8 +155,8 @@ def gain_chart(run: Run) -> Figure:
     apart.axvline(0, color=INK, linewidth=1)
     for place, row in enumerate(gains):
         _scores(scores, place, row, colours[row[0].name])
-        for at, gain, head in zip(_lines(place, steps), row, change_heads(run, ""), strict=True):
-            _difference(apart, at, gain, head, colours[gain.name])
+        for step, (gain, head) in enumerate(zip(row, change_heads(run, ""), strict=True)):
+            _difference(apart, place + (step - (steps - 1) / 2) * APART, gain, head, colours[gain.name])
     scores.set_yticks(range(len(gains)), [row[0].name for row in gains], color=INK)
     scores.set_ylim(len(gains) - 0.4, -0.6)
     every = [gain for row in gains for gain in row]
@@ -165,22 +164,13 @@ def gain_chart(run: Run) -> Figure:
     ends = [value for gain in every for value in (gain.low, gain.high, gain.difference) if value is not None]
     low, high = min([-LEAST, *ends]), max([LEAST, *ends])
     apart.set_xlim(low - 0.06 * (high - low), high + 0.06 * (high - low))
-    scores.set_xlabel(_marks(run) if is_split(run) else run.score.label)
+    marks = [f"{mark}: {head}" for mark, head in zip(("ring", "dot", "disc"), score_heads(run), strict=False)]
+    scores.set_xlabel(", ".join(marks) if is_split(run) else run.score.label)
     apart.set_xlabel("left of the line: worse off; right of it: better off")
     for axes in (scores, apart):
         axes.grid(axis="x")
         axes.grid(visible=False, axis="y")
     return figure
-
-
-def _marks(run: Run) -> str:
-    """Name the marks of three scores."""
-    return ", ".join(f"{mark}: {head}" for mark, head in zip(("ring", "dot", "disc"), score_heads(run), strict=True))
-
-
-def _lines(place: int, steps: int) -> list[float]:
-    """Heights of the differences of a site, one below the other."""
-    return [place + (step - (steps - 1) / 2) * APART for step in range(steps)]
 
 
 def _around(values: Sequence[float]) -> tuple[float, float]:

@@ -25,6 +25,11 @@ class Chart(NamedTuple):
     draw: Callable[[Run], Figure]
     caption: str = ""
 
+    @classmethod
+    def of(cls, draw: Callable[..., Figure], *values: Any) -> "Chart":
+        """Chart of given values, whatever the run."""
+        return cls(lambda _: draw(*values))
+
 
 class RunReport:
     """Report of one kind of run; a kind's class says the rest.

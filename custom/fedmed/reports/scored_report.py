@@ -28,7 +28,7 @@ ISLANDS = (
     f"Distant islands ({APART:g} mm or more from all that is true), a few of which make HD95 large where Dice is high"
 )
 VOLUMES = "Volume, predicted less true, mean of the test scans"
-NAMED = 3  # scans with distant islands that are named, of a site
+NAMED = 3  # cases with distant islands that are named, of a site
 
 
 class ScoredReport(RunReport):
@@ -52,11 +52,9 @@ class ScoredReport(RunReport):
         return {"rows": site_rows(run), "model_after": model_after}
 
     def case_columns(self, run: Run, cases: pd.DataFrame) -> list[str]:
-        """The score, where every case has one."""
         return [run.score.name] if run.score.spread and run.score.name in cases else []
 
     def weighted(self, run: Run, cases: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
-        """The mean of the cases' scores."""
         mean: np.ndarray = weights @ column(cases, run.score.name) / weights.sum(axis=1)
         return mean
 
@@ -112,7 +110,6 @@ class ScoredReport(RunReport):
         return [("selected", chosen), *([(f"validation {run.score.label}", fixed(score))] if run.validated else [])]
 
     def table(self, run: Run) -> Table:
-        """The final scores of each site."""
         rows = []
         for row in site_rows(run):
             labels = "\n".join(filter(None, (row.labels, row.scored)))  # in one column, for 80 columns are full
@@ -161,7 +158,6 @@ class SegmentationReport(ScoredReport):
     template, images = "segmentation.html.j2", "scans"
 
     def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
-        """Mean and spread over a site's cases."""
         tested = ((run.result or {}).get("test") or {}).values()
         distance = {"HD95": millimetres(row)} if any(HD95.test in test for test in tested) else {}
         return {run.score.label: fixed(row.mean), "± std": fixed(row.std), **distance}
@@ -176,7 +172,6 @@ class SegmentationReport(ScoredReport):
         return sentences + missed + ([f"{VOLUMES}: {join(biases)}."] if biases else [])
 
     def values(self, run: Run) -> dict[str, Any]:
-        """With the slices of each site."""
         marked = marked_by(run)
         pictures = [(site, [(p, Markup(svg(p, marked))) for p in site.pictures(read_slice)]) for site in run.sites]
         also = {
@@ -189,18 +184,15 @@ class SegmentationReport(ScoredReport):
         return super().values(run) | also | {"millimetres": millimetres}
 
     def figures(self, run: Run) -> list[tuple[str, str]]:
-        """With what is marked, first."""
         return [*([("marks", titles(run.classes))] if run.classes else []), *super().figures(run)]
 
     def table(self, run: Run) -> Table:
-        """With the grid of its scores."""
         table = super().table(run)
         remarks = [table.caption] if isinstance(table.caption, Text) else []
         table.caption = Text("\n").join([Text(grid(run)), *remarks])
         return table
 
     def figure(self, run: Run, site: Site) -> Figure | None:
-        """The pictures of a site side by side, for a PNG; None where there are none."""
         pictures = list(site.pictures(read_slice))
         if not pictures:
             return None
@@ -220,14 +212,18 @@ class SegmentationReport(ScoredReport):
 
 def islands_in(site: Site, structure: Structure) -> str:
     """Count the distant islands in a site's test scans, and name the scans with most; empty without any."""
+    total, named = most_islands(site, "scan")
+    volume = structure.amount(float(np.nansum(column(site.cases, "islands_ml"))))
+    return f"{site.name} {total}, {volume} together, in {named}" if total else ""
+
+
+def most_islands(site: Site, noun: str) -> tuple[int, str]:
+    """Number of distant islands in a site's test cases, and the cases with most of them: ``a (3) and b (1)``."""
     counts = np.nan_to_num(column(site.cases, "islands")).astype(int)
     order = [place for place in np.argsort(-counts, kind="stable").tolist() if counts[place]]
-    if not order:
-        return ""
     named = [f"{site.cases['case'].iloc[place]} ({counts[place]})" for place in order[:NAMED]]
-    named += [count(len(order) - NAMED, "other scan")] if len(order) > NAMED else []
-    volume = structure.amount(float(np.nansum(column(site.cases, "islands_ml"))))
-    return f"{site.name} {counts.sum()}, {volume} together, in {join(named)}"
+    named += [count(len(order) - NAMED, f"other {noun}")] if len(order) > NAMED else []
+    return int(counts.sum()), join(named)
 
 
 def nothing_marked(site: Site) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -16,11 +15,12 @@ from numpy.typing import NDArray
 
 from fedmed.errors import DataError
 from fedmed.reports.label_charts import labels_of
-from fedmed.reports.palette import EDGE, INK, LIGHT, MARKS, MUTED
+from fedmed.reports.palette import EDGE, INK, MARKS, MUTED, site_colours
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import PICTURES, Run, Site
 from fedmed.reports.run_files import column, read_arrays, read_table
 from fedmed.reports.run_report import Chart
+from fedmed.reports.scored_report import most_islands
 from fedmed.reports.sheet import SLANTED, draw_cells
 from fedmed.reports.site_rows import SiteRow, site_rows
 from fedmed.reports.slice_picture import contours
@@ -36,7 +36,6 @@ ISLANDS = (
     f"Distant islands ({FAR:.0%} of the frame's diagonal or more from all that is true), a few of which make HD95 "
     "large where Dice is high"
 )
-NAMED = 3  # videos with distant islands that are named, of a site
 KEYS = ("image", "truth", "prediction", "classes", "dice", "case")
 COVER = 0.35  # opacity of a mask over its frame
 SCORE, SECOND = "dice", "second"
@@ -70,26 +69,22 @@ class Segmentation2DReport(VideoReport):
     )
 
     def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
-        """Distances with one digit."""
         distances = {head: row.test.get(key) for head, key in self.columns.items() if head in ("HD95", "ASSD")}
         return super().cells(run, row) | {head: fixed(value, 1) for head, value in distances.items()}
 
     def findings(self, run: Run) -> list[str]:
-        """Distant islands, where single videos are here."""
         islands = [text for site in run.sites if "islands" in site.cases and (text := islands_in(site))]
         return [f"{ISLANDS}: {'; '.join(islands)}."] if islands else []
 
     def class_charts(self, run: Run) -> dict[str, Chart]:
-        """The scores of each class at each site."""
         return {"classes": Chart(class_tables)} if labels_of(run, "dice_") else {}
 
     def further_charts(self, run: Run) -> dict[str, Chart]:
         """Dice over the time of videos, at each site where their tables are here."""
         videos = {site.name: scored_videos(site) for site in run.sites}
-        return {f"time_{name}": Chart(partial(_over_time, scored, name)) for name, scored in videos.items() if scored}
+        return {f"time_{name}": Chart.of(dice_over_time, scored, name) for name, scored in videos.items() if scored}
 
     def figure(self, run: Run, site: Site) -> Figure | None:
-        """The best, the median and the worst frame of a site; None where they are not here."""
         pictures = list(site.pictures(read_frame))
         colours = {one.name: one.colour for one in run.classes if one.colour}
         return frames_with_masks(pictures, site.name, colours) if pictures else None
@@ -97,14 +92,11 @@ class Segmentation2DReport(VideoReport):
 
 def islands_in(site: Site) -> str:
     """Count the distant islands in a site's test videos, and name the videos with most; empty without any."""
-    counts, frames = (np.nan_to_num(column(site.cases, name)).astype(int) for name in ("islands", "island_frames"))
-    order = [place for place in np.argsort(-counts, kind="stable").tolist() if counts[place]]
-    if not order:
+    total, named = most_islands(site, "video")
+    if not total:
         return ""
-    named = [f"{site.cases['case'].iloc[place]} ({counts[place]})" for place in order[:NAMED]]
-    named += [count(len(order) - NAMED, "other video")] if len(order) > NAMED else []
-    seen = int(column(site.cases, "n_frames").sum())
-    return f"{site.name} {counts.sum()}, in {frames.sum()} of {count(seen, 'frame')}: {join(named)}"
+    frames, seen = int(np.nansum(column(site.cases, "island_frames"))), int(column(site.cases, "n_frames").sum())
+    return f"{site.name} {total}, in {frames} of {count(seen, 'frame')}: {named}"
 
 
 @dataclass(frozen=True)
@@ -116,10 +108,6 @@ class ScoredVideo:
     times: NDArray[np.float64]
     dice: NDArray[np.float64]
     of_classes: Mapping[str, NDArray[np.float64]]
-
-
-def _over_time(videos: list[ScoredVideo], site: str, _: Run) -> Figure:
-    return dice_over_time(videos, site, {})
 
 
 def class_tables(run: Run) -> Figure:
@@ -165,11 +153,9 @@ def read_frame(path: Path, kind: str) -> FramePicture:
 
 
 def frames_with_masks(pictures: Sequence[FramePicture], site: str, colours: Mapping[str, str]) -> Figure:
-    """Frames side by side, above with their true masks, below with those that the model called.
+    """One or more frames side by side, above with their true masks, below with those that the model called.
 
-    Args:
-        pictures, site: at least one, and whose they are.
-        colours: of classes that have one of their own.
+    ``colours``: of classes that have one of their own.
     """
     known = tuple(dict.fromkeys(name for one in pictures for name in one.classes))
     inks = {name: colours.get(name) or MARKS[place % len(MARKS)] for place, name in enumerate(known)}
@@ -233,15 +219,9 @@ def _numbers(table: pd.DataFrame, name: str) -> NDArray[np.float64]:
     return column(table, name).astype(np.float64)
 
 
-def dice_over_time(videos: Sequence[ScoredVideo], site: str, colours: Mapping[str, str]) -> Figure:
-    """A panel a video: the Dice of its frames as a thick line, that of each class as a thin one.
-
-    Args:
-        videos, site: at least one, and whose they are.
-        colours: of the classes, as lines on white; others get one of the report's.
-    """
-    names = list(dict.fromkeys(name for video in videos for name in video.of_classes))
-    inks = {name: colours.get(name) or LIGHT[place % len(LIGHT)] for place, name in enumerate(names)}
+def dice_over_time(videos: Sequence[ScoredVideo], site: str) -> Figure:
+    """A panel for each video, one or more: the Dice of its frames as a thick line, that of each class as a thin one."""
+    inks = site_colours(list(dict.fromkeys(name for video in videos for name in video.of_classes)))
     figure = Figure(figsize=(WIDTH, HIGH * len(videos) + 0.75), layout="constrained")
     figure.suptitle(site, x=0.004, ha="left", fontweight="bold", fontsize=11, color=INK)
     panels = figure.subplots(len(videos), 1, squeeze=False)[:, 0]

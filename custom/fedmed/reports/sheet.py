@@ -58,30 +58,30 @@ class Sheet:
     figures: list[SheetFigure] = field(default_factory=list)  # after the tables
 
 
-def fill_template(name: str, **values: Any) -> str:
-    """Return the HTML of a template of this folder, with the colours of both themes."""
+def fill_template(name: str, package: str = "fedmed.reports", **values: Any) -> str:
+    """Return the HTML of a template of a package, with the colours of both themes."""
     layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
-    environment = Environment(loader=PackageLoader("fedmed.reports"), autoescape=True, **layout)
+    environment = Environment(loader=PackageLoader(package), autoescape=True, **layout)
     values |= {"light": palette.css(dark=False), "dark": palette.css(dark=True)}
     values |= {"truth": palette.TRUTH, "prediction": palette.PREDICTION}
     return environment.get_template(name).render(values)
 
 
 def html(sheet: Sheet) -> str:
-    """Return the page's HTML."""
     return fill_template("sheet.html.j2", sheet=sheet)
 
 
 def write_html(sheet: Sheet, path: Path) -> Path:
-    """Write the page.
+    """Write the page; FedMedError: the file cannot be written."""
+    return write_output(path, html(sheet).encode())
 
-    Raises:
-        FedMedError: the file cannot be written.
-    """
+
+def write_output(path: Path, content: bytes, option: str = "--out") -> Path:
+    """Write a file that a person has named by an option; FedMedError: it cannot be written."""
     try:
-        write_atomically(path, lambda stream: stream.write(html(sheet).encode()))
+        write_atomically(path, lambda stream: stream.write(content))
     except OSError as error:
-        raise FedMedError(f"cannot write {path} ({error.strerror or error}); choose another file with --out") from error
+        raise FedMedError(f"cannot write {path} ({error.strerror or error}); choose another with {option}") from error
     return path
 
 

@@ -31,8 +31,7 @@ def points(run: Run, name: str, offset: int = 1, of: Literal["sites", "extras", 
     """Site -> (round, value of a number of its updates); rounds without one are left out.
 
     Args:
-        run: the run.
-        name: of the number.
+        run, name: the run, and of the number.
         offset: what is added to the rounds, which are counted from 0 in the files.
         of: whether it is a metric that came with them, a value beside the model, or one of the updates' geometry.
     """
@@ -50,6 +49,5 @@ def last_values(points: Points) -> dict[str, float]:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Mean of the known values."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None

@@ -82,9 +82,7 @@ def settings_of_next(run: Run) -> str:
 def learner_rows(run: Run, scalars: Sequence[Scalar]) -> list[dict[str, str]]:
     """One row a site, head of a column -> text: images of a round, first and last loss, and the last of the others.
 
-    Args:
-        run: the run.
-        scalars: of its training, the loss first.
+    ``scalars``: of the run's training, the loss first.
     """
     columns = {scalar.label: last_values(points(run, scalar.name)) for scalar in scalars[1:]}
     for section in sections_of(run):

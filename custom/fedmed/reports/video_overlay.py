@@ -45,8 +45,7 @@ def write_overlay(video: ViewedVideo, path: Path, rate: float | None = None, tra
     """Write an MP4 of the whole video, completely or not at all.
 
     Args:
-        video: what is known.
-        path: the file.
+        video, path: what is known, and the file.
         rate: frames a second; None is :func:`frame_rate`.
         track: shows how far it is; see :func:`fedmed.data.prepare.pool.run_all`.
 
@@ -56,7 +55,7 @@ def write_overlay(video: ViewedVideo, path: Path, rate: float | None = None, tra
     """
     rate, width = rate or frame_rate(video), 2 * round(min(max(video.width, NARROWEST), WIDEST) / 2)
     times = (number / rate for number in count())
-    frames = stills(video.source, video.path, video.masks, times, width, video.called)
+    frames = stills(video, times, width)
     frames = track(frames, round(video.source.seconds() * rate)) if track else frames
     draw = partial(overlaid, video, *label_panel(video, width))
     try:
@@ -128,10 +127,7 @@ def thumbnail_times(video: ViewedVideo, count: int) -> list[float]:
 def video_figure(video: ViewedVideo, frames: Sequence[Still], title: str) -> Figure:
     """Frames in rows of at most six, below each what it shows; below all, a row along time for each label.
 
-    Args:
-        video: what is known.
-        frames: of it, all of one size, at least one.
-        title: above.
+    ``frames``: of the video, all of one size, at least one.
     """
     columns, said = max(3, -(-len(frames) // -(-len(frames) // COLUMNS))), video.ribbons.items()
     words = {kind: [wrap(", ".join(one.at(still.second)), LETTERS) for still in frames] for kind, one in said}

@@ -1,7 +1,6 @@
 """Reports of runs with videos: phases, and presence of tools."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,13 +11,13 @@ from matplotlib.figure import Figure
 
 from fedmed.reports.label_charts import confusion_maps, confusions_of, counts_of, heat_map, label_bars, spoken
 from fedmed.reports.palette import site_colours
-from fedmed.reports.plots import svg
-from fedmed.reports.roc import calls_and_hits, name_sites, panels_of, unit_square
+from fedmed.reports.plots import panels_of, svg
+from fedmed.reports.roc import calls_and_hits, name_sites, unit_square
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, number, read_table
 from fedmed.reports.run_report import Chart
 from fedmed.reports.scored_report import ScoredReport
-from fedmed.reports.site_pictures import FeaturePicture, feature_figure, feature_pictures
+from fedmed.reports.site_pictures import feature_figure, feature_pictures
 from fedmed.reports.site_rows import SiteRow, site_rows
 from fedmed.reports.timelines import label_rows, read_labels, read_phases, ribbons
 from fedmed.reports.words import NOTHING, fixed, join
@@ -57,7 +56,6 @@ class VideoReport(ScoredReport):
         return {}
 
     def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
-        """Mean and spread over a site's videos, and what is told beside."""
         others = {head: fixed(row.test.get(key)) for head, key in self.columns.items() if key != run.score.test}
         return {run.score.label: fixed(row.mean), "± std": fixed(row.std), **others}
 
@@ -65,7 +63,6 @@ class VideoReport(ScoredReport):
         return super().charts(run) | self.class_charts(run) | self.further_charts(run)
 
     def values(self, run: Run) -> dict[str, Any]:
-        """With what is drawn of each site."""
         figures = [(site, self.figure(run, site)) for site in run.sites]
         drawn = [(site, Markup(svg(one, f"videos{n}")) if one else "") for n, (site, one) in enumerate(figures)]
         names = {"class_charts": list(self.class_charts(run)), "further_charts": list(self.further_charts(run))}
@@ -113,7 +110,6 @@ class PhasesReport(VideoReport):
     )
 
     def screen_cells(self, run: Run, row: SiteRow) -> dict[str, str]:
-        """Without what has no room."""
         return {head: text for head, text in self.cells(run, row).items() if head not in WIDE}
 
     def findings(self, run: Run) -> list[str]:
@@ -122,25 +118,20 @@ class PhasesReport(VideoReport):
         return [text for site, one in confusions.items() if (text := _one_called(site, phases, one.table))]
 
     def class_charts(self, run: Run) -> dict[str, Chart]:
-        """F1 of each phase at each site, and tables of confusion."""
         phases, confusions = confusions_of(run)
         if not confusions:
             return {}
         counts = {site: one.counts for site, one in confusions.items()}
         return {
-            "phases": Chart(lambda _: heat_map(phases, counts, "phase")),
-            "confusion": Chart(lambda _: confusion_maps(phases, confusions)),
+            "phases": Chart.of(heat_map, phases, counts, "phase"),
+            "confusion": Chart.of(confusion_maps, phases, confusions),
         }
 
     def further_charts(self, run: Run) -> dict[str, Chart]:
-        """The features at each site where they are here."""
         pictures = {site.name: feature_pictures(site) for site in run.sites}
-        return {
-            f"features_{name}": Chart(partial(_features, models, name)) for name, models in pictures.items() if models
-        }
+        return {f"features_{name}": Chart.of(feature_figure, seen, name) for name, seen in pictures.items() if seen}
 
     def figure(self, run: Run, site: Site) -> Figure | None:
-        """Ribbons of the best, the median and the worst video of a site; None where they are not here."""
         pictures = list(site.pictures(read_phases))
         return ribbons(pictures, site.name) if pictures else None
 
@@ -156,10 +147,6 @@ def _one_called(site: str, phases: Sequence[str], table: np.ndarray) -> str:
         f"{site}: the model calls all {frames:,} frames '{name}'. {right:,} of them are ({share}): "
         "the accuracy is that of a model that looks at no frame."
     )
-
-
-def _features(pictures: dict[str, FeaturePicture], site: str, _: Run) -> Figure:
-    return feature_figure(pictures, site)
 
 
 def _one_answer(site: str, labels: Sequence[str], counts: LabelCounts, frames: float | None) -> Iterator[str]:
@@ -215,13 +202,12 @@ class PresenceReport(VideoReport):
         if not counts:
             return {}
         charts = {
-            "labels": Chart(lambda _: heat_map(labels, counts, "tool")),
-            "bars": Chart(lambda _: label_bars(labels, counts, "tool")),
+            "labels": Chart.of(heat_map, labels, counts, "tool"),
+            "bars": Chart.of(label_bars, labels, counts, "tool"),
         }
         return charts | ({"precision_recall": Chart(precision_recall)} if any(map(frame_tables, run.sites)) else {})
 
     def figure(self, run: Run, site: Site) -> Figure | None:
-        """The best, the median and the worst video of a site along time; None where they are not here."""
         pictures = list(site.pictures(read_labels))
         return label_rows(pictures, site.name) if pictures else None
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -53,35 +52,28 @@ def outline_colour(value: int) -> str:
     return MARKS[(value - 1) % len(MARKS)]
 
 
-def stills(
-    source: VideoSource,
-    path: Path,
-    masks: Mapping[float, Path],
-    times: Iterable[float],
-    width: int,
-    called: Mapping[float, Path] = MappingProxyType({}),
-) -> Iterator[Still]:
+def stills(video: "ViewedVideo", times: Iterable[float], width: int) -> Iterator[Still]:
     """The frames that are shown at increasing times, as far as the video goes.
 
     All of the video is decoded, so that damage is told wherever it lies.
 
     Args:
-        source, path: the video.
-        masks: second, from the first frame -> file.
+        video: what is known.
         times: seconds from the first frame.
         width: of the images, in pixels; their height is even, and the first frame's.
-        called: second, from the first frame -> file of the masks that a model called.
 
     Raises:
         DataError: the video is damaged, or a mask has another size than its frame.
     """
-    true, predicted = ({round(1000 * second): file for second, file in files.items()} for files in (masks, called))
+    true, predicted = (
+        {round(1000 * second): file for second, file in files.items()} for files in (video.masks, video.called)
+    )
     last, height = None, 0
-    for second, begun, shown in _shown_at(source, path, times):
+    for second, begun, shown in _shown_at(video.source, video.path, times):
         if last is None or last[0] is not shown:
             tall, wide = upright(shown)
             height = height or max(2, 2 * round(width * tall / wide / 2))  # of all frames, whatever comes later
-            mask, other = (_mask(shown, path, begun, named, (height, width)) for named in (true, predicted))
+            mask, other = (_mask(shown, video.path, begun, named, (height, width)) for named in (true, predicted))
             image, values = _covered(np.array(shown.scaled(height, width)), other)
             last = shown, image, _outlines(mask), values
         yield Still(second, *last[1:])
@@ -174,7 +166,7 @@ def read_viewed(
     masks: Path | None,
     predictions: Path | None,
     threshold: float,
-    called: Path | None = None,
+    called: Path | None,
 ) -> ViewedVideo:
     """Read all but the frames.
 
