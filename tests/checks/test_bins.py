@@ -7,12 +7,6 @@ def test_a_value_on_an_edge_belongs_above_it():
 
 
 def test_numbers_of_cases_are_rounded_so_that_none_can_be_told_from_the_rest():
-    assert [shown(n) for n in (0, 1, 4, 5, 7, 8, 13)] == [
-        "0",
-        "under 5",
-        "under 5",
-        *["about 5"] * 2,
-        *["about 10"],
-        "about 15",
-    ]
+    texts = {0: "0", 1: "under 5", 4: "under 5", 5: "about 5", 7: "about 5", 8: "about 10", 13: "about 15"}
+    assert {n: shown(n) for n in texts} == texts
     assert [rounded(n) for n in (0, 3, 6)] == [0, 2.5, 5]

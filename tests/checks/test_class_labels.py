@@ -39,8 +39,8 @@ def test_the_sample_has_a_case_of_each_class_with_its_label(xray_site, tmp_path)
     site = xray_site.config()
     entries, _ = read_entries(site, ClassEntry())
     sample = choose_sample(entries, {}, "supervised")
-    found = [(entry.list, entry.number) for entry in sample]
-    assert sorted(found) == [(key, number) for key in ("training", "validation") for number in (1, 2, 3)]  # the largest
+    taken = [(entry.list, entry.number) for entry in sample]
+    assert sorted(taken) == [(key, number) for key in ("training", "validation") for number in (1, 2, 3)]  # the largest
     lists = json.loads(write_datalist(tmp_path, site, sample).read_text())
     assert sorted(entry["label"] for entry in lists["validation"]) == ["bacteria", "normal", "virus"]
     assert all((site.data_root / entry["image"]).is_file() for entry in lists["training"])

@@ -23,11 +23,11 @@ def without_test_list(tmp_path, tiny_site_configs, monkeypatch):
 
     def take(*sites):
         for site in sites:
-            own = load_site(site)
-            lists = {k: v for k, v in json.loads(own.datalist.read_text()).items() if k != "testing"}
-            root = shutil.copytree(own.data_root, tmp_path / f"data_{site}")
-            (root / own.datalist.relative_to(own.data_root)).write_text(json.dumps(lists))
-            values = {"data_root": str(root), "datalist": str(own.datalist.relative_to(own.data_root))}
+            config = load_site(site)
+            lists = {k: v for k, v in json.loads(config.datalist.read_text()).items() if k != "testing"}
+            root = shutil.copytree(config.data_root, tmp_path / f"data_{site}")
+            (root / config.datalist.relative_to(config.data_root)).write_text(json.dumps(lists))
+            values = {"data_root": str(root), "datalist": str(config.datalist.relative_to(config.data_root))}
             (folder / f"{site}.yaml").write_text(yaml.safe_dump({**values, "device": "cpu", "threads": 1}))
 
     return take

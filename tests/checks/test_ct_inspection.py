@@ -15,12 +15,13 @@ from fedmed.kinds.segmentation_3d import Segmentation3D
 CT = CTInspection()
 AFFINE = np.diag([0.7, 0.7, 2.0, 1.0])
 FIRST = "MUELLER_19540312"
+REVERSED = [[0, 1], [1, -1], [2, 1]]  # rows
 
 
 def findings(site):
     config = site.config()
-    entries, found = read_entries(config, MaskEntry())
-    return [*found, *CT.judge_patients(entries), *CT.judge(CT.open(entries), None)]
+    entries, results = read_entries(config, MaskEntry())
+    return [*results, *CT.judge_patients(entries), *CT.judge(CT.open(entries), None)]
 
 
 def kinds(site):
@@ -31,32 +32,19 @@ def test_a_sound_site_has_no_finding(small_site):
     assert findings(small_site) == []
 
 
-def missing(site):
-    (site.root / f"aufnahmen/{FIRST}.nii.gz").unlink()
+def scan(site):
+    return site.root / f"aufnahmen/{FIRST}.nii.gz"
 
 
-def corrupt(site):
-    path = site.root / f"aufnahmen/{FIRST}.nii.gz"
-    path.write_bytes(path.read_bytes()[:3000])
+def contour(site):
+    return site.root / f"konturen/{FIRST}.nii.gz"
 
 
-def corrupt_mask(site):
-    (site.root / f"konturen/{FIRST}.nii.gz").write_bytes(gzip.compress(b"no header"))
-
-
-def bomb(site):
-    path = site.root / f"aufnahmen/{FIRST}.nii.gz"
-    content = bytearray(gzip.decompress(path.read_bytes()))
-    content[40:48] = np.array([3, 1900, 1900, 1900], "<i2").tobytes()  # dim
-    path.write_bytes(gzip.compress(content))
-
-
-def flat(site):
-    site.image(FIRST, 0, values=np.zeros((20, 18), np.int16))
-
-
-def nan(site):
-    site.image(FIRST, 0, values=np.full((20, 18, 8), np.nan, np.float32))
+def rewrite(path, place, content):
+    """Put bytes into the header of a NIfTI file."""
+    header = bytearray(gzip.decompress(path.read_bytes()))
+    header[place : place + len(content)] = content
+    path.write_bytes(gzip.compress(header))
 
 
 def metres(site):
@@ -64,63 +52,17 @@ def metres(site):
     site.mask(FIRST, affine=np.diag([8e-4, 8e-4, 5e-3, 1]))
 
 
-def no_spacing(site):
-    path = site.root / f"aufnahmen/{FIRST}.nii.gz"
-    content = bytearray(gzip.decompress(path.read_bytes()))
-    content[88:92] = bytes(4)  # pixdim[3]
-    path.write_bytes(gzip.compress(content))
-
-
-def no_affine(site):
-    site.image(FIRST, 0, affine=None)
-
-
-def other_grid(site):
-    site.mask(FIRST, affine=np.diag([-0.8, -0.8, 6.0, 1.0]))
-
-
-def other_shape(site):
-    site.mask(FIRST, shape=(20, 18, 9))
-
-
-def other_values(site):
-    site.mask(FIRST, value=2)
-
-
-def empty_mask(site):
-    site.mask(FIRST, value=0)
-
-
-def reversed_rows(site):
-    path = site.root / f"konturen/{FIRST}.nii.gz"
-    nib.save(nib.load(path).as_reoriented([[0, 1], [1, -1], [2, 1]]), path)
-
-
 def two_affines(site):
-    path = site.root / f"aufnahmen/{FIRST}.nii.gz"
-    image = nib.load(path)
+    image = nib.load(scan(site))
     image.set_sform(image.affine, 1)
     image.set_qform(image.affine + np.diag([0, 0, 1, 0]), 1)
-    nib.save(image, path)
+    nib.save(image, scan(site))
 
 
 def micrometres(site):
-    path = site.root / f"aufnahmen/{FIRST}.nii.gz"
-    image = nib.load(path)
+    image = nib.load(scan(site))
     image.header.set_xyzt_units("micron")
-    nib.save(image, path)
-
-
-def outside(site):
-    site.lists["training"][0]["image"] = "../x.nii.gz"
-
-
-def without_label(site):
-    del site.lists["training"][0]["label"]
-
-
-def no_mapping(site):
-    site.lists["training"][0] = "scan.nii.gz"
+    nib.save(image, scan(site))
 
 
 def picture(site):
@@ -128,31 +70,31 @@ def picture(site):
 
 
 @pytest.mark.parametrize(
-    ("harm", "kind"),
+    ("kind", "harm"),
     [
-        (missing, "missing"),
-        (corrupt, "unreadable"),
-        (corrupt_mask, "unreadable"),
-        (bomb, "memory"),
-        (flat, "volume"),
-        (nan, "values"),
-        (metres, "spacing"),
-        (no_spacing, "geometry"),
-        (no_affine, "geometry"),
-        (other_grid, "mask_grid"),
-        (other_shape, "mask_grid"),
-        (other_values, "mask_values"),
-        (empty_mask, "empty_mask"),
-        (picture, "odd_values"),
-        (reversed_rows, "moved_mask"),
-        (two_affines, "two_affines"),
-        (micrometres, "spacing"),
-        (outside, "entry"),
-        (without_label, "entry"),
-        (no_mapping, "entry"),
+        ("missing", lambda site: scan(site).unlink()),
+        ("unreadable", lambda site: scan(site).write_bytes(scan(site).read_bytes()[:3000])),
+        ("unreadable", lambda site: contour(site).write_bytes(gzip.compress(b"no header"))),
+        ("memory", lambda site: rewrite(scan(site), 40, np.array([3, 1900, 1900, 1900], "<i2").tobytes())),  # dim
+        ("volume", lambda site: site.image(FIRST, 0, values=np.zeros((20, 18), np.int16))),
+        ("values", lambda site: site.image(FIRST, 0, values=np.full((20, 18, 8), np.nan, np.float32))),
+        ("spacing", metres),
+        ("geometry", lambda site: rewrite(scan(site), 88, bytes(4))),  # pixdim[3]
+        ("geometry", lambda site: site.image(FIRST, 0, affine=None)),
+        ("mask_grid", lambda site: site.mask(FIRST, affine=np.diag([-0.8, -0.8, 6.0, 1.0]))),
+        ("mask_grid", lambda site: site.mask(FIRST, shape=(20, 18, 9))),
+        ("mask_values", lambda site: site.mask(FIRST, value=2)),
+        ("empty_mask", lambda site: site.mask(FIRST, value=0)),
+        ("odd_values", picture),
+        ("moved_mask", lambda site: nib.save(nib.load(contour(site)).as_reoriented(REVERSED), contour(site))),
+        ("two_affines", two_affines),
+        ("spacing", micrometres),
+        ("entry", lambda site: site.lists["training"][0].update(image="../x.nii.gz")),
+        ("entry", lambda site: site.lists["training"][0].pop("label")),
+        ("entry", lambda site: site.lists["training"].__setitem__(0, "scan.nii.gz")),
     ],
 )
-def test_one_fault_is_one_line(small_site, harm, kind):
+def test_one_fault_is_one_line(small_site, kind, harm):
     harm(small_site)
     (finding,) = findings(small_site)
     assert (finding.kind, finding.list, finding.entry) == (kind, "training", 0)
@@ -163,12 +105,12 @@ def test_one_fault_is_one_line(small_site, harm, kind):
 def test_a_patient_and_a_scan_may_not_be_in_a_scored_list_and_another(small_site):
     small_site.lists["testing"][0]["patient"] = f"Patient-{FIRST}"
     small_site.image("WEBER_77", 1)  # voxels of SCHMIDT, training 1
-    found = findings(small_site)
-    assert [(f.kind, f.list, f.entry, f.also) for f in found] == [
+    results = findings(small_site)
+    assert [(f.kind, f.list, f.entry, f.also) for f in results] == [
         ("patient", "training", 0, (("testing", 0),)),
         ("copy", "training", 1, (("validation", 0),)),
     ]
-    assert all(finding.level == "problem" for finding in found)
+    assert all(finding.level == "problem" for finding in results)
 
 
 def test_training_with_and_without_mask_is_allowed(small_site):
@@ -209,8 +151,8 @@ def test_a_file_is_opened_once_and_workers_change_nothing(small_site, monkeypatc
 
 def test_what_a_role_needs_and_leaves_unused(tmp_path):
     path = tmp_path / "datalist.json"
-    found = list(check_lists({"training": 3, "unlabeled": 2}, "supervised", path, kind=Segmentation3D()))
-    assert [finding.kind for finding in found] == ["not_validated", "unused", "not_scored"]
+    results = list(check_lists({"training": 3, "unlabeled": 2}, "supervised", path, kind=Segmentation3D()))
+    assert [finding.kind for finding in results] == ["not_validated", "unused", "not_scored"]
     assert [finding.kind for finding in check_lists({}, None, path, kind=Segmentation3D())] == ["list"]
     assert list(check_lists({"unlabeled": 2, "testing": 1}, "unsupervised", path, kind=Segmentation3D())) == []
 
@@ -261,9 +203,6 @@ def test_a_folder_that_may_not_be_read_is_a_fault_of_its_entries(small_site):
 def test_both_files_of_an_entry_are_told(small_site):
     small_site.lists["training"][0] |= {"image": "nowhere.nii.gz", "label": "../x.nii.gz"}
     small_site.lists["testing"][0] = 7
-    found = findings(small_site)
-    assert [(finding.kind, finding.list) for finding in found] == [
-        ("missing", "training"),
-        ("entry", "training"),
-        ("entry", "testing"),
-    ]
+    results = findings(small_site)
+    expected = [("missing", "training"), ("entry", "training"), ("entry", "testing")]
+    assert [(finding.kind, finding.list) for finding in results] == expected

@@ -10,13 +10,13 @@ from fedmed.checks.machine import check_disk, state_bytes
 from fedmed.data.datalist import MaskEntry
 
 
-def kinds(found):
-    return [finding.kind for finding in found]
+def kinds(problems):
+    return [finding.kind for finding in problems]
 
 
 def test_enough_room_is_no_finding(small_site, tmp_path):
-    spaces, found = check_disk(small_site.config(), tmp_path, cache=1000, state=500)
-    assert found == [] and [(space.what, space.needed) for space in spaces] == [("cache", 1000), ("workspace", 500)]
+    spaces, problems = check_disk(small_site.config(), tmp_path, cache=1000, state=500)
+    assert problems == [] and [(space.what, space.needed) for space in spaces] == [("cache", 1000), ("workspace", 500)]
 
 
 def test_the_needs_of_folders_on_one_disk_add_up(small_site, tmp_path, monkeypatch):

@@ -25,15 +25,12 @@ def test_what_else_is_wrong_with_a_kit(make_kit, authority, tmp_path):
     kit = make_kit()
     (kit / "startup" / "client.key").chmod(0o644)
     streams = {"path": "nvflare.app_common.logging.site_log_streamer.SiteLogStreamer"}
-    resources = {
-        "class_list_enforcement_mode": "enforce",
-        "class_allow_list": ["a.B"],
-        "components": [*PARTS, MESSAGES, streams],
-    }
+    resources = {"class_list_enforcement_mode": "enforce", "class_allow_list": ["a.B"]}
+    resources |= {"components": [*PARTS, MESSAGES, streams]}
     (kit / "local" / "resources.json").write_text(json.dumps(resources))
-    found = list(check_kit(read_kit(kit), "hospital_m", ["a.B", "c.D"]))
-    assert [finding.kind for finding in found] == ["kit", "key", "logs", "wide_list", "classes"]
-    assert "'c.D'" in found[-1].text and "hospital_m" in found[0].text
+    results = list(check_kit(read_kit(kit), "hospital_m", ["a.B", "c.D"]))
+    assert [finding.kind for finding in results] == ["kit", "key", "logs", "wide_list", "classes"]
+    assert "'c.D'" in results[-1].text and "hospital_m" in results[0].text
     authority.issue(tmp_path, "client", "x")
     os.replace(tmp_path / "client.key", kit / "startup" / "client.key")
     assert "does not belong" in " ".join(finding.text for finding in check_kit(read_kit(kit), "hospital_k"))
@@ -55,19 +52,18 @@ def test_what_else_is_wrong_with_a_kit(make_kit, authority, tmp_path):
 def test_the_list_of_classes_is_read_as_nvflare_reads_it(make_kit, allowed, needed):
     kit = make_kit()
     (kit / "local" / "resources.json").write_text(json.dumps({**SAFE, **allowed}))
-    found = list(check_kit(read_kit(kit), "hospital_k", ["fedmed.X", "nvflare.Y"]))
-    found = [finding for finding in found if finding.kind != "wide_list"]
-    assert [finding.kind for finding in found] == ["classes"] * len(needed)
-    assert all(f"'{name}'" in finding.text for name, finding in zip(needed, found, strict=True))
+    results = list(check_kit(read_kit(kit), "hospital_k", ["fedmed.X", "nvflare.Y"]))
+    results = [finding for finding in results if finding.kind != "wide_list"]
+    assert [finding.kind for finding in results] == ["classes"] * len(needed)
+    assert all(f"'{name}'" in finding.text for name, finding in zip(needed, results, strict=True))
 
 
 def test_nvflare_sends_logs_unless_told_not_to_and_a_job_brings_its_own_limits(make_kit):
     kit = make_kit()
     (kit / "local" / "resources.json").write_text("{}")
     (kit / "local" / "privacy.json").unlink()
-    assert [finding.kind for finding in check_kit(read_kit(kit), "hospital_k")] == [
-        *("logs", "jobs", "limits", "messages", "wide_list")
-    ]
+    kinds = [finding.kind for finding in check_kit(read_kit(kit), "hospital_k")]
+    assert kinds == ["logs", "jobs", "limits", "messages", "wide_list"]
 
 
 @pytest.mark.parametrize("parts", [[], PARTS[:1], PARTS[1:], PARTS[::-1], [{"path": "x.Y"}, *PARTS], [OFF, PARTS[1]]])
@@ -107,5 +103,5 @@ def test_a_kit_that_was_made_before_messages_and_classes_were_closed_is_told(mak
 def test_a_job_with_code_needs_a_kit_that_lets_it(make_kit, rights, kinds):
     kit = make_kit()
     (kit / "local" / "authorization.json.default").write_text(json.dumps({"permissions": rights}))
-    found = check_kit(read_kit(kit), "hospital_k", ["fedmed.X"], own_code=True)
-    assert [finding.kind for finding in found] == kinds
+    results = check_kit(read_kit(kit), "hospital_k", ["fedmed.X"], own_code=True)
+    assert [finding.kind for finding in results] == kinds

@@ -18,8 +18,8 @@ def two_gpus(monkeypatch):
 
 
 def test_a_cpu_site_is_described(small_site):
-    machine, found = check_machine(small_site.config())
-    assert found == [] and machine.device == "cpu" and machine.cores >= 1 and machine.memory[0] > machine.memory[1]
+    machine, problems = check_machine(small_site.config())
+    assert problems == [] and machine.device == "cpu" and machine.cores >= 1 and machine.memory[0] > machine.memory[1]
     assert dict(machine.versions).keys() >= {"fedmed", "nvflare", "monai", "torch", "python"}
 
 
@@ -28,8 +28,8 @@ def test_a_cpu_site_is_described(small_site):
     [("cuda", [], "cuda (ACME 40)"), ("cuda:1", [], "cuda:1 (ACME 40)"), ("cpu", ["idle_gpu"], "cpu")],
 )
 def test_the_gpu_that_is_used_is_named(small_site, two_gpus, device, kinds, shown):
-    machine, found = check_machine(replace(small_site.config(), device=device))
-    assert [finding.kind for finding in found] == kinds and machine.device == shown
+    machine, problems = check_machine(replace(small_site.config(), device=device))
+    assert [finding.kind for finding in problems] == kinds and machine.device == shown
 
 
 def test_a_gpu_that_is_not_there_is_a_problem(small_site, two_gpus):

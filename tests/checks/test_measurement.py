@@ -26,14 +26,14 @@ def attempts(monkeypatch):
     """Return a function that sets what the measuring process does, by the batch that it may have."""
 
     def give(answer):
-        asked = []
+        batches = []
 
         def attempt(*args):
-            asked.append(args[-1])
+            batches.append(args[-1])
             return answer(args[-1])
 
         monkeypatch.setattr(measurement, "_attempt", attempt)
-        return asked
+        return batches
 
     return give
 
@@ -42,9 +42,9 @@ def test_smaller_batches_are_tried_until_one_fits(small_site, attempts):
     def answer(batch):
         return Attempt(DONE if batch == 1 else {"out_of_memory": "CUDA out of memory"})
 
-    asked = attempts(answer)
+    batches = attempts(answer)
     measured, (finding,) = measure(small_site.config(), WORK, [], 4)
-    assert asked == [4, 2, 1] and measured.batch == 1 and measured.prepare_seconds == 2.0
+    assert batches == [4, 2, 1] and measured.batch == 1 and measured.prepare_seconds == 2.0
     assert finding.kind == "out_of_memory" and "a batch of 4 does not fit" in finding.text
     assert "max_batch_size: 1" in finding.text
 

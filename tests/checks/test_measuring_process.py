@@ -23,16 +23,16 @@ def test_each_role_does_its_own_work(tiny_job, tmp_path, name):
     request = {"site": name, "source": str(site.source), "cache_dir": str(tmp_path / "cache"), **work.request()}
     request |= {"datalist": str(write_datalist(tmp_path, site, sample)), "steps": 1, "max_batch_size": None}
     request |= {"scored": 1, "metadata": False}
-    found = measure({**request, "score": work.role == "supervised"}, tmp_path)
-    assert found["peak_bytes"] > 1e8
+    measured = measure({**request, "score": work.role == "supervised"}, tmp_path)
+    assert measured["peak_bytes"] > 1e8
     assert len(list((tmp_path / "cache").rglob("*.pt"))) == len(sample)
-    assert found["prepare_seconds"] > 0 and found["cache_bytes"] > 0
-    assert ("score_seconds" in found) == (work.role != "unsupervised")
+    assert measured["prepare_seconds"] > 0 and measured["cache_bytes"] > 0
+    assert ("score_seconds" in measured) == (work.role != "unsupervised")
     if work.role == "evaluate":
-        assert "step_seconds" not in found
+        assert "step_seconds" not in measured
     else:
-        assert found["step_seconds"] > 0 and 0 < found["sent_bytes"] <= found["model_bytes"]
-        assert found["state_bytes"] > 1.5 * found["model_bytes"]  # Adam's two moments
+        assert measured["step_seconds"] > 0 and 0 < measured["sent_bytes"] <= measured["model_bytes"]
+        assert measured["state_bytes"] > 1.5 * measured["model_bytes"]  # Adam's two moments
 
 
 def test_nothing_is_prepared_twice(tiny_job, tmp_path, monkeypatch):

@@ -74,25 +74,22 @@ def _wait(port: int, running: subprocess.Popen) -> None:
 
 
 def test_a_site_reaches_the_server_and_registers(kits):
-    kit, found = read_kit(kits / "hospital_k"), Connection()
+    kit, connection = read_kit(kits / "hospital_k"), Connection()
     before = sorted(kit.folder.rglob("*"))
-    assert tls_connect(kit, found) is None and preflight(kit, found) is None
-    assert found.tls and found.preflight and found.registered
+    assert tls_connect(kit, connection) is None and preflight(kit, connection) is None
+    assert connection.tls and connection.preflight and connection.registered
     assert sorted(kit.folder.rglob("*")) == before  # its log stays out of the kit
     # NVFlare's default kit streams logs, evaluates configurations and has no limits; that is what a site is told.
-    assert [finding.kind for finding in check_kit(kit, "hospital_k")] == [
-        *("logs", "jobs", "limits", "messages", "wide_list")
-    ]
+    kinds = [finding.kind for finding in check_kit(kit, "hospital_k")]
+    assert kinds == ["logs", "jobs", "limits", "messages", "wide_list"]
 
 
 def test_nvflares_table_is_read():
     assert parse('{"data": {"overall": "pass"}}', PASSED) == (True, [])
     broken = (
-        "| Checks        | Problems          | How to fix |\n|---|\n"
-        + PASSED
-        + "| Check dry run | Can't start it: one | "
-        "Please check. |\n|               |  and two          |               |\n"
+        f"| Checks | Problems | How to fix |\n|---|\n{PASSED}| Check dry run | Can't start it: one | Please check. |\n"
     )
+    broken += "|               |  and two          |               |\n"
     passed, rows = parse('noise\n{"data": {"overall": "fail"}}\n', broken)
     assert not passed and rows == [("Check dry run", "Can't start it: oneand two", "Please check.")]
     assert parse("", "Traceback\nOSError: x") == (False, [("nvflare", "OSError: x", "")])
@@ -109,16 +106,16 @@ def test_the_preflight_runs_on_a_view_of_the_kit(make_kit, monkeypatch):
         return (True, []) if len(seen["times"]) == 2 else (False, ended)
 
     monkeypatch.setattr(preflight_module, "_run", run)
-    found = Connection()
-    assert preflight(kit, found) is None and found.preflight and found.registered
+    connection = Connection()
+    assert preflight(kit, connection) is None and connection.preflight and connection.registered
     assert not seen["times"][0].exists() and not (kit.folder / "log.txt").exists()
     monkeypatch.setattr(preflight_module, "_run", lambda *args: (False, [("Check server available", "no", "start it")]))
-    assert "no (start it)" in preflight(kit, found).text and found.preflight is False
+    assert "no (start it)" in preflight(kit, connection).text and connection.preflight is False
 
 
 def test_a_running_site_is_left_alone(make_kit, monkeypatch):
     kit = read_kit(make_kit())
     (kit.folder / "pid.fl").write_text(f"{os.getpid()}\n")
     monkeypatch.setattr(preflight_module, "_run", lambda *args: pytest.fail("started"))
-    found = Connection()
-    assert preflight(kit, found).kind == "running" and found.preflight is None
+    connection = Connection()
+    assert preflight(kit, connection).kind == "running" and connection.preflight is None

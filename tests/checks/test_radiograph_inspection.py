@@ -29,8 +29,6 @@ from fedmed_demo.xray.image_files import Header, save
 NAMES = ("normal", "bacteria", "virus")
 SKIP = ("training", "disk", "device")
 EXTRAS = ("mu", "n", "rsa", "sigma")
-
-
 SUPERVISED = {
     "bundle": "cxr_classification",
     "method": {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"},
@@ -81,11 +79,11 @@ def test_every_kind_of_file_is_opened_as_training_opens_it(xray_site, check):
         relative = save(image * (1 - 0.1 * number), xray_site.root, f"{kind}{number}", kind, header)
         xray_site.lists["unlabeled"].append({"image": relative, "patient": kind})
     checked = check()
-    found = {entry.image.name: case for entry, case in checked.cases.items()}
+    cases = {entry.image.name: case for entry, case in checked.cases.items()}
     assert checked.ready, checked.findings
-    assert {found[name].kind for name in ("dx0.dcm", "cr2.dcm")} == {"DICOM"}
-    assert found["jpeg1.jpg"].kind == "JPEG" and found["png3.png"].shape == (48, 36)
-    assert all(0 < found[name].mean < 1 for name in ("dx0.dcm", "jpeg1.jpg", "cr2.dcm", "png3.png"))
+    assert {cases[name].kind for name in ("dx0.dcm", "cr2.dcm")} == {"DICOM"}
+    assert cases["jpeg1.jpg"].kind == "JPEG" and cases["png3.png"].shape == (48, 36)
+    assert all(0 < cases[name].mean < 1 for name in ("dx0.dcm", "jpeg1.jpg", "cr2.dcm", "png3.png"))
 
 
 def test_what_the_reader_refuses_is_a_problem_with_its_place(xray_site, check):
@@ -164,13 +162,10 @@ def test_labels_that_are_no_class_of_the_job(xray_site, check, study):
     xray_site.lists["training"][3]["label"] = "viral"
     xray_site.lists["validation"][2]["label"] = xray_site.lists["validation"][3]["label"] = "normal"
     checked = check(study)
-    found = {finding.kind: finding for finding in checked.findings}
-    assert (
-        "the label is 'viral', which is not a class of the job; use one of normal, bacteria, virus"
-        in found["class"].text
-    )
-    assert found["one_class"].text.startswith("all images of 'validation' are 'normal'")
-    assert "no training image is of the class 'virus'" in found["no_class"].text and found["no_class"].level == "note"
+    seen = {finding.kind: finding for finding in checked.findings}
+    assert "'viral', which is not a class of the job; use one of normal, bacteria, virus" in seen["class"].text
+    assert seen["one_class"].text.startswith("all images of 'validation' are 'normal'")
+    assert "no training image is of the class 'virus'" in seen["no_class"].text and seen["no_class"].level == "note"
     assert not checked.ready
 
 
@@ -185,22 +180,17 @@ def test_one_class_is_enough_for_a_test_list_but_gives_no_auroc(xray_site):
     entries, _ = read_entries(xray_site.config(), ClassEntry())
     alike = [entry for entry in entries if entry.label in (None, "normal")]
     assert [f.kind for f in judge_classes(alike, NAMES, "evaluate")] == ["no_auroc"]
-    assert [f.kind for f in judge_classes(alike, NAMES, "supervised", chooses=False)] == [
-        "one_class",
-        "no_class",
-        "no_auroc",
-    ]
+    judged = judge_classes(alike, NAMES, "supervised", chooses=False)
+    assert [f.kind for f in judged] == ["one_class", "no_class", "no_auroc"]
 
 
 def test_which_lists_a_job_check_lists(tmp_path):
     some = {"training": 3, "unlabeled": 2}
-    assert [f.kind for f in check_lists(some, "supervised", tmp_path, kind=Classification())] == [
-        "not_validated",
-        "not_scored",
-    ]
+    judged = check_lists(some, "supervised", tmp_path, kind=Classification())
+    assert [f.kind for f in judged] == ["not_validated", "not_scored"]
     assert list(check_lists(some, "supervised", tmp_path, kind=Classification(), chooses=False, scores=False)) == []
-    for counts, found in ((some, []), ({"training": 3}, []), ({"testing": 3}, ["list"])):
-        assert [f.kind for f in check_lists(counts, "unsupervised", tmp_path, kind=Encoder())] == found
+    for counts, expected in ((some, []), ({"training": 3}, []), ({"testing": 3}, ["list"])):
+        assert [f.kind for f in check_lists(counts, "unsupervised", tmp_path, kind=Encoder())] == expected
 
 
 # --- what leaves
@@ -262,10 +252,8 @@ def test_a_job_tells_epochs_choice_and_what_it_asks_for(study, pretraining):
     assert (work.steps, work.epochs, work.chooses, work.scores, work.extras) == (None, 2, True, True, ())
     work = find_work(str(pretraining), "hospital_k")
     assert (work.chooses, work.scores, work.exchanged, work.extras) == (False, False, ("mu", "sigma", "n"), EXTRAS)
-    overlays = {
-        role: find_work("cxr_classification", "k", role).job.overlays(role) for role in ("unsupervised", "supervised")
-    }
-    assert overlays == {"unsupervised": ["pretrain"], "supervised": []}
+    for role, overlays in {"unsupervised": ["pretrain"], "supervised": []}.items():
+        assert find_work("cxr_classification", "k", role).job.overlays(role) == overlays
 
 
 def test_values_that_the_sites_limits_keep_back(xray_site, pretraining):
@@ -311,9 +299,9 @@ def test_a_classifier_is_measured_on_a_case_of_each_class(xray_site, check, stud
 
 
 def test_a_job_that_trains_on_a_part_of_the_labels_says_so():
-    (found,) = check_share(TrainedOn(3, 0, 3, 0, listed=88), BundleDemands(fraction=0.03))
-    assert "trains on 3 of 88 labelled images of 3 patients ('label_fraction' is 0.03)" in found.text
-    assert found.kind == "few_labels"
+    (finding,) = check_share(TrainedOn(3, 0, 3, 0, listed=88), BundleDemands(fraction=0.03))
+    assert "trains on 3 of 88 labelled images of 3 patients ('label_fraction' is 0.03)" in finding.text
+    assert finding.kind == "few_labels"
     assert not [*check_share(TrainedOn(88, listed=88), BundleDemands()), *check_share(TrainedOn(), BundleDemands())]
 
 

@@ -39,9 +39,9 @@ def server(folder, authority, host="localhost", trusts=None):
 
 def test_a_handshake_is_timed(tmp_path, authority, make_kit):
     with server(tmp_path / "server", authority) as port:
-        kit, found = read_kit(make_kit(port)), Connection()
-        assert tls_connect(kit, found) is None
-    assert found.reached and found.tls == "TLSv1.3" and found.milliseconds > 0
+        kit, connection = read_kit(make_kit(port)), Connection()
+        assert tls_connect(kit, connection) is None
+    assert connection.reached and connection.tls == "TLSv1.3" and connection.milliseconds > 0
     assert kit.days == 100 and kit.site == "hospital_k" and list(check_kit(kit, "hospital_k")) == []
 
 
@@ -67,9 +67,9 @@ def test_a_server_that_refuses_this_site_is_told_apart(tmp_path, authority, make
 def test_no_server_is_one_clear_line(make_kit):
     with socket.create_server(("localhost", 0)) as listener:
         port = listener.getsockname()[1]
-    found = Connection()
-    refused = tls_connect(read_kit(make_kit(port)), found)
-    assert refused.kind == "unreachable" and f"port {port}" in refused.text and found.reached is False
+    connection = Connection()
+    refused = tls_connect(read_kit(make_kit(port)), connection)
+    assert refused.kind == "unreachable" and f"port {port}" in refused.text and connection.reached is False
 
 
 def test_an_unknown_server_name_is_told(make_kit):

@@ -47,10 +47,9 @@ def write_job_of_pictures(tmp_path, monkeypatch):
 
 def other_data(configs, site, change, tmp_path):
     """Give a site a datalist that ``change`` has altered."""
-    own = load_site(site)
-    root = tmp_path / f"data_{site}"
-    shutil.copytree(own.data_root, root)
-    datalist = root / own.datalist.relative_to(own.data_root)
+    config = load_site(site)
+    root = shutil.copytree(config.data_root, tmp_path / f"data_{site}")
+    datalist = root / config.datalist.relative_to(config.data_root)
     content = json.loads(datalist.read_text())
     change(content)
     datalist.write_text(json.dumps(content))

@@ -53,8 +53,8 @@ def test_nothing_private_is_on_the_page_but_all_of_it_is_in_the_csv(broken, tmp_
     assert "src=" not in html and "href=" not in html  # needs nothing else
     kept = write_csv(checked, tmp_path / "kept.csv")
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    told = kept.read_text(encoding="utf-8")
-    assert all(name in told for name in ("KOCH_a1", "BAUER_b2", "RICHTER_c3", "WOLF_d4", "Patient-MUELLER_19540312"))
+    text = kept.read_text(encoding="utf-8")
+    assert all(name in text for name in ("KOCH_a1", "BAUER_b2", "RICHTER_c3", "WOLF_d4", "Patient-MUELLER_19540312"))
     print_checked(checked, kept, out)
     shown = capsys.readouterr().out
     assert "word 'procedure': Splenektomie links" in shown
@@ -110,8 +110,8 @@ def test_the_csv_holds_no_formula_and_any_file_name(small_site, tmp_path):
     small_site.lists["training"][1]["image"] = name
     small_site.config()
     kept = write_csv(check_site(str(small_site.yaml), Options(skip=SKIP)), tmp_path / "kept.csv")
-    told = kept.read_text(encoding="utf-8")
-    assert ",'=HYPERLINK(1)," in told and "M\\udcfcller.nii.gz" in told
+    text = kept.read_text(encoding="utf-8")
+    assert ",'=HYPERLINK(1)," in text and "M\\udcfcller.nii.gz" in text
 
 
 def test_paths_are_relative_to_the_yaml_as_it_is_named(small_site, tmp_path, monkeypatch):

@@ -179,46 +179,37 @@ def test_phases_that_are_missing_or_alone_or_in_an_odd_order(site, opened, tmp_p
     assert {note.kind for note in PhaseInspection().judge_labels(entries, names, "unsupervised", True)} == {"one_sided"}
 
 
-@pytest.mark.parametrize(
-    ("rate", "found"),
-    [
-        (None, []),
-        (10.0, []),
-        (
-            5.0,
-            ["note: 3 of 4 masks are used at the job's 5 frames a second; at 10 a second all of them are used, which"],
-        ),
-        (
-            1.0,
-            ["note: 1 of 4 masks are used at the job's 1 frames a second; at 10 a second all of them are used, which"],
-        ),
-    ],
-)
-def test_masks_count_at_the_rate_of_the_job(site, tmp_path, rate, found):
-    """Ten frames a second; each list is streamed once, whatever the job's rate."""
-    yaml = site(a="training")
-    (tmp_path / "masks/a").mkdir()
-    for time in (0, 200, 400, 500):
-        cv2.imwrite(str(tmp_path / f"masks/a/{time:08d}.png"), np.zeros((48, 64), np.uint8))
-    lists = {"training": [{"video": "videos/a.mp4", "masks": "masks/a", "patient": "a"}]}
-    (tmp_path / "datalist.json").write_text(json.dumps(lists))
-    entries, _ = read_entries(load_file(yaml), Video(labels=False, masks=True))
+@pytest.fixture
+def masked(site, tmp_path):
+    """Return a function: times of masks in ms -> a site of one video of ten frames a second with these masks."""
+
+    def write(*times, value=0, more=()):
+        yaml = site(a="training")
+        (tmp_path / "masks/a").mkdir()
+        for time in times:
+            cv2.imwrite(str(tmp_path / f"masks/a/{time:08d}.png"), np.full((48, 64), value, np.uint8))
+        entries = [{"video": "videos/a.mp4", "masks": "masks/a", "patient": "a"}, *more]
+        (tmp_path / "datalist.json").write_text(json.dumps({"training": entries}))
+        return yaml
+
+    return write
+
+
+def test_masks_count_at_the_rate_of_the_job(masked):
+    """Each list is streamed once, whatever the job's rate; where no mask is left it is a problem."""
+    entries, _ = read_entries(load_file(masked(100, 200, 400, 500)), Video(labels=False, masks=True))
     cases = MaskInspection().open(entries)
     assert not MaskInspection().judge(cases, None), "no rate is foretold"
-    notes = [f"{one.level}: {one.text}" for one in MaskInspection().judge_rate(cases, rate)]
-    assert len(notes) == len(found)
-    for note, (level, _, text) in zip(notes, (one.partition(": ") for one in found), strict=True):
-        assert note.startswith(f"{level}: training, entry 0 (a.mp4): {text}")
-    assert list(VideoInspection().judge_rate(cases, 1.0)) == []
+    assert not [*MaskInspection().judge_rate(cases, None), *MaskInspection().judge_rate(cases, 10.0)]
+    assert not [*VideoInspection().judge_rate(cases, 1.0)]
+    for rate, used, kind, level in ((5.0, 2, "unused_masks", "note"), (1.0, 0, "video_labels", "problem")):
+        (found,) = MaskInspection().judge_rate(cases, rate)
+        assert (found.kind, found.level, found.list, found.entry) == (kind, level, "training", 0)
+        assert f"{used} of 4 masks are used at the job's {rate:g} frames a second; at 10 a second all" in found.text
 
 
-def test_the_check_takes_the_rate_of_the_bundle(site, tmp_path):
-    yaml = site(a="training")
-    (tmp_path / "masks/a").mkdir()
-    for time in (0, 300, 400):
-        cv2.imwrite(str(tmp_path / f"masks/a/{time:08d}.png"), np.zeros((48, 64), np.uint8))
-    lists = {"training": [{"video": "videos/a.mp4", "masks": "masks/a", "patient": "a"}]}
-    (tmp_path / "datalist.json").write_text(json.dumps(lists))
+def test_the_check_takes_the_rate_of_the_bundle(masked):
+    yaml = masked(0, 300, 400)
     options = Options(job="instrument_segmentation", overlays=["demo"], skip=("training", "disk", "device"))
     (note,) = (one for one in check_site(str(yaml), options).findings if one.kind == "unused_masks")
     assert "2 of 3 masks are used at the job's 5 frames a second; at 10 a second all of them" in note.text
@@ -226,23 +217,8 @@ def test_the_check_takes_the_rate_of_the_bundle(site, tmp_path):
     assert not kinds & {"unused_masks", "odd_video"}
 
 
-def test_a_video_all_of_whose_masks_are_left_out_is_a_problem(site, tmp_path):
-    yaml = site(a="training")
-    (tmp_path / "masks/a").mkdir()
-    cv2.imwrite(str(tmp_path / "masks/a/00000300.png"), np.zeros((48, 64), np.uint8))
-    lists = {"training": [{"video": "videos/a.mp4", "masks": "masks/a", "patient": "a"}]}
-    (tmp_path / "datalist.json").write_text(json.dumps(lists))
-    entries, _ = read_entries(load_file(yaml), Video(labels=False, masks=True))
-    (problem,) = MaskInspection().judge_rate(MaskInspection().open(entries), 5.0)
-    assert (problem.kind, problem.level) == ("video_labels", "problem") and "0 of 1 masks are used" in problem.text
-
-
-def test_masks_whose_values_stand_for_no_class_of_the_job(site, tmp_path):
-    yaml = site(a="training")
-    (tmp_path / "masks/a").mkdir()
-    cv2.imwrite(str(tmp_path / "masks/a/00001000.png"), np.full((48, 64), 9, np.uint8))
-    lists = {"training": [{"video": "videos/a.mp4", "masks": "masks/a", "patient": "a"}, {"video": "videos/a.mp4"}]}
-    (tmp_path / "datalist.json").write_text(json.dumps(lists))
+def test_masks_whose_values_stand_for_no_class_of_the_job(masked):
+    yaml = masked(1000, value=9, more=[{"video": "videos/a.mp4"}])
     entries, found = read_entries(load_file(yaml), Video(labels=False, masks=True))
     assert [finding.text for finding in found] == [
         "training, entry 1 has no 'masks'; cases without masks belong into 'unlabeled'"

@@ -1,6 +1,5 @@
 """The model card says what the files say, and nothing about a site that would name it."""
 
-import copy
 import json
 
 import pytest
@@ -10,9 +9,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import initial_network
 from fedmed.export.bundle import export_bundle
 from fedmed.export.card import _rule, _training, card, limits, named, story
-from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
-from fedmed.export.weights import open_store
 from fedmed.export.weights_origin import anonymous_sites
 from fedmed.kinds.presence import Presence
 from fedmed.kinds.segmentation_3d import Segmentation3D
@@ -21,7 +18,7 @@ from fedmed.systems.covid_fssl.method import Consistency
 
 @pytest.fixture
 def federation(exported_bundle):
-    return copy.deepcopy(json.loads((exported_bundle / "configs" / "metadata.json").read_text())["federation"])
+    return json.loads((exported_bundle / "configs" / "metadata.json").read_text())["federation"]
 
 
 def test_a_reader_finds_what_she_needs(exported_bundle, federation):
@@ -39,51 +36,47 @@ def test_a_reader_finds_what_she_needs(exported_bundle, federation):
         assert line.count("|") in (0, 3, 8), "a table with a cell too many"
 
 
-@pytest.mark.parametrize(
-    ("overlays", "name"),
-    [
-        (["cpu"], "ClassifierNet around a ResNet-18"),
-        (["demo"], "ClassifierNet around a ResNet-10 of width 16 instead of 64"),
-    ],
-)
-def test_a_narrow_network_is_called_by_its_own_size(overlays, name):
-    assert named(initial_network(Bundle("cxr_classification", overlays).parser(device="cpu"), 0)) == name
+@pytest.mark.parametrize(("overlay", "size"), [("cpu", "18"), ("demo", "10 of width 16 instead of 64")])
+def test_a_narrow_network_is_called_by_its_own_size(overlay, size):
+    network = initial_network(Bundle("cxr_classification", [overlay]).parser(device="cpu"), 0)
+    assert named(network) == f"ClassifierNet around a ResNet-{size}"
 
 
 def test_the_story_of_a_partial_model(partial_run, tmp_path):
     made = export_bundle(partial_run[0], tmp_path / "x_segmentation", model="last", site="ct_south")
     card = (made.out / "docs" / "README.md").read_text()
     fed = json.loads((made.out / "configs" / "metadata.json").read_text())["federation"]
-    own = fed["private_tensors_of"]
-    assert own in {"site 1", "site 2"} and f"The layers that are not shared are those of {own}." in card
-    assert f"Layers of {own} alone are in it" in card and "all but group block_6" in card
-    other = {"site 1": "site 2", "site 2": "site 1"}[own]
+    source = fed["private_tensors_of"]
+    assert source in {"site 1", "site 2"} and f"The layers that are not shared are those of {source}." in card
+    assert f"Layers of {source} alone are in it" in card and "all but group block_6" in card
+    other = {"site 1": "site 2", "site 2": "site 1"}[source]
     assert f"{other} had other layers when tested" in card and "the first 1 by the sites with masks" in card
     assert "Not tested at site 3 and site 4." in card and "after round 3, the last one" in card
 
 
 def test_limits_follow_the_numbers(federation):
-    told = " ".join(limits(federation, Segmentation3D(), Consistency.caution))
-    assert "site 3 took no part in the training" in told
-    assert "Sites without masks trained on the model's own predictions, which can strengthen its mistakes." in told
-    assert "own predictions" not in " ".join(limits(federation, Segmentation3D())), (
-        "a method that has none does not say so"
-    )
-    assert "Warnings" not in told and "refused" not in told
+    text = " ".join(limits(federation, Segmentation3D(), Consistency.caution))
+    assert "site 3 took no part in the training" in text
+    assert "Sites without masks trained on the model's own predictions, which can strengthen its mistakes." in text
+    assert "own predictions" not in " ".join(limits(federation, Segmentation3D())), "of a method that has none"
+    assert "Warnings" not in text and "refused" not in text
     federation |= {"guard_warnings": 3, "refused_updates": 1}
-    told = " ".join(limits(federation, Segmentation3D()))
-    assert "Warnings of the server during training: 3" in told and "Updates that the server refused: 1" in told
+    text = " ".join(limits(federation, Segmentation3D()))
+    assert "Warnings of the server during training: 3" in text and "Updates that the server refused: 1" in text
     for row in federation["sites"]:
         row["test_dice"] = None
     assert "No site has tested this model." in limits(federation, Segmentation3D())
 
 
-def test_the_story_says_when_a_site_without_masks_had_some_after_all(federation, finished_run):
-    run = read_finished(finished_run)
-    exporter = exporter_of(open_store(run).bundle, run.method)
+@pytest.fixture
+def exporter(opened, finished_run):
+    return opened(finished_run)[2]
+
+
+def test_the_story_says_when_a_site_without_masks_had_some_after_all(federation, exporter):
     assert federation["learned_from_some_labels"] == 0 and "after all" not in story(federation, exporter)
-    told = story({**federation, "exchange": {"once": True, "rounds": [1], "names": ["amplitude"]}}, exporter)
-    assert "Images never left a site; values of some of them (`amplitude`) did, once, before training." in told
+    text = story({**federation, "exchange": {"once": True, "rounds": [1], "names": ["amplitude"]}}, exporter)
+    assert "Images never left a site; values of some of them (`amplitude`) did, once, before training." in text
     text = story({**federation, "learned_from_some_labels": 1}, exporter)
     assert "; 1 of those without had masks for some after all" in text
 
@@ -91,21 +84,18 @@ def test_the_story_says_when_a_site_without_masks_had_some_after_all(federation,
 def test_of_videos_the_frames_are_counted_that_sites_train_on(federation):
     many = {"number_of_sites": {"supervised": 2}, "training_cases": {"supervised": 1075}}
     counted = {key: {**dict.fromkeys(federation[key], 0), **values} for key, values in many.items()}
-    told = _training({**federation, **counted}, Presence())
-    assert told == "Federated training of 2 sites with tables of labels (1075 training frames)"
+    text = _training({**federation, **counted}, Presence())
+    assert text == "Federated training of 2 sites with tables of labels (1075 training frames)"
     assert "training cases)" in _training(federation, Segmentation3D())
 
 
-def test_the_story_has_the_methods_own_sentence(federation, finished_run):
-    run = read_finished(finished_run)
-    text = story({**federation, "model_round": 0}, exporter_of(open_store(run).bundle, run.method))
-    assert "the starting model, which no round improved" in text and run.method.card() and run.method.card() in text
+def test_the_story_has_the_methods_own_sentence(federation, exporter):
+    text, sentence = story({**federation, "model_round": 0}, exporter), exporter.method.card()
+    assert "the starting model, which no round improved" in text and sentence and sentence in text
     assert "Updates are averaged by the steps behind them; shared: all layers" in text
 
 
-def test_a_run_that_ended_early_tells_of_the_rounds_that_there_were(federation, finished_run):
-    run = read_finished(finished_run)
-    exporter = exporter_of(open_store(run).bundle, run.method)
+def test_a_run_that_ended_early_tells_of_the_rounds_that_there_were(federation, exporter):
     planned = federation["rounds"]
     assert federation["rounds_done"] == planned and f", {planned} rounds of" in story(federation, exporter)
     text = story({**federation, "rounds": 200, "rounds_done": 3, "warm_start_rounds": 10}, exporter)
@@ -148,9 +138,7 @@ def test_numbers_of_sites_come_from_scores_and_not_from_names(finished_run):
     assert [row for _, row in anonymous_sites(renamed, "selected")] == rows
 
 
-def test_what_a_study_named_makes_no_link_tag_or_cell_of_its_own(exported_bundle, finished_run):
-    run = read_finished(finished_run)
-    store = open_store(run)
+def test_what_a_study_named_makes_no_link_tag_or_cell_of_its_own(exported_bundle, exporter):
     evil = "[a](javascript:alert(1))<img src=x onerror=alert(1)>|x\n# y"
     meta = json.loads((exported_bundle / "configs" / "metadata.json").read_text())
     meta["classes"][0] |= {"label": evil[:60]}
@@ -159,8 +147,8 @@ def test_what_a_study_named_makes_no_link_tag_or_cell_of_its_own(exported_bundle
     for row in meta["federation"]["sites"]:
         row["site"] = evil
     config = exported_bundle / "configs" / "inference.yaml"
-    network = initial_network(store.bundle.parser(device="cpu"), 0)
-    text = card(meta, exporter_of(store.bundle, run.method), config, exported_bundle, network)
+    network = initial_network(exporter.bundle.parser(device="cpu"), 0)
+    text = card(meta, exporter, config, exported_bundle, network)
 
     tokens = [child for token in MarkdownIt("commonmark").parse(text) for child in token.children or [token]]
     links = {token.attrs.get("href") for token in tokens if token.type == "link_open"}

@@ -36,10 +36,10 @@ def exported(tmp_path):
 def test_what_is_baked_in_is_what_monai_merges(exported, overlay, main):
     folder, _ = exported(overlay)
     expected = ConfigParser.load_config_files([str(CONFIGS / f"{main}.yaml"), str(CONFIGS / f"{overlay}.yaml")])
-    own = ConfigParser.load_config_file(CONFIGS / f"{main}.yaml")
+    installed = ConfigParser.load_config_file(CONFIGS / f"{main}.yaml")
     made = ConfigParser.load_config_file(folder / f"{main}.yaml")
-    assert made == {key: expected[key] for key in own}, "all of its own ids, and no other"
-    assert list(made) == list(own)
+    assert made == {key: expected[key] for key in installed}, "all of its own ids, and no other"
+    assert list(made) == list(installed)
 
 
 def test_overrides_win_and_stay_where_they_belong(exported):
@@ -50,13 +50,7 @@ def test_overrides_win_and_stay_where_they_belong(exported):
 
 
 @pytest.mark.parametrize(
-    ("overlays", "left"),
-    [
-        ((), LEFT),
-        (("demo",), LEFT),
-        (("segresnet",), LEFT),
-        (("coarse", "cpu"), LEFT - {"cpu"}),
-    ],
+    ("overlays", "left"), [((), LEFT), (("demo",), LEFT), (("segresnet",), LEFT), (("coarse", "cpu"), LEFT - {"cpu"})]
 )
 def test_overlays_of_other_models_are_gone(exported, overlays, left):
     folder, names = exported(*overlays)
@@ -82,16 +76,13 @@ def test_any_overlay_that_moves_the_network_or_its_input_is_gone(tmp_path):
         (tmp_path / f"{name}.yaml").write_text(text)
 
     def moves(name):
-        mains = [tmp_path / "inference.yaml", tmp_path / "train.yaml"]
-        return any(
-            footprint(merged(main), ("network_def", "preprocessing"))
-            != footprint(merged(main, [tmp_path / f"{name}.yaml"]), ("network_def", "preprocessing"))
-            for main in mains
-        )
+        mains, fitted = [tmp_path / "inference.yaml", tmp_path / "train.yaml"], ("network_def", "preprocessing")
+        with_it = [footprint(merged(main, [tmp_path / f"{name}.yaml"]), fitted) for main in mains]
+        return with_it != [footprint(merged(main), fitted) for main in mains]
 
-    assert {name for name in ("wide", "fine", "deep", "rate", "batches", "nested") if moves(name)} == {
-        "wide", "fine", "deep"
-    }  # fmt: skip
+    assert [name for name in ("wide", "fine", "deep", "rate", "batches", "nested") if moves(name)] == [
+        *("wide", "fine", "deep")
+    ]
 
 
 def test_a_new_id_comes_along_when_something_needs_it(tmp_path):
@@ -115,8 +106,8 @@ def test_yaml_is_what_it_was_and_reads_well(exported):
 
 
 def overlays_of(name):
-    own = {path.stem for path in (CHECKOUT_BUNDLES / name / "configs").glob("*.yaml")}
-    return [[], *([overlay] for overlay in sorted(own - {"train", "inference", "federation"}))]
+    configs = {path.stem for path in (CHECKOUT_BUNDLES / name / "configs").glob("*.yaml")}
+    return [[], *([overlay] for overlay in sorted(configs - {"train", "inference", "federation"}))]
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in CHECKOUT_BUNDLES.iterdir() if path.is_dir()))

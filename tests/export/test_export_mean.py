@@ -37,8 +37,8 @@ def averaged(tmp_path_factory, write_tiny_job):
         patch.setattr(Client, "_score", lambda self, task, model: {"val_dice": 0.1 * (task.round + 1)})
         patch.setattr(Client, "evaluate", evaluate)
         patch.setattr(Server, "finish_round", finish_round)
-        asked = {"select": "mean", "mean_rounds": 2, "evaluate_last": True}
-        job = write_tiny_job(folder, "averaged", sites=TWO, rounds=3, steps=1, **asked)
+        settings = {"select": "mean", "mean_rounds": 2, "evaluate_last": True}
+        job = write_tiny_job(folder, "averaged", sites=TWO, rounds=3, steps=1, **settings)
         run_job(job, folder / "workspace")
     return SimpleNamespace(folder=folder / "workspace", left=left, tested=tested)
 

@@ -54,14 +54,8 @@ def test_one_real_case_before_and_after_the_export(finished_run, fedmed_home, tm
     card = (made.out / "docs" / "README.md").read_text()
     assert federation["checks"] == made.checks and all(line in card for line in made.checks)
     assert image.name.split("_")[0] not in card
-    assert {path.name for path in made.out.iterdir()} == {
-        "LICENSE",
-        "configs",
-        "covid_ct",
-        "digests.json",
-        "docs",
-        "models",
-    }
+    parts = {"LICENSE", "configs", "covid_ct", "digests.json", "docs", "models"}
+    assert {path.name for path in made.out.iterdir()} == parts
     assert not list(made.out.rglob("__pycache__")) and not [path for path in sys.path if "x_segmentation" in path]
 
 

@@ -45,9 +45,7 @@ def test_a_model_with_private_layers_is_refused_although_it_looks_complete(parti
     run, store, exporter = opened(partial_run[0])
     (_, warm), (_, last) = run.model("selected"), run.model("last")
     assert last.keys() == store.initial.keys(), "it looks complete"
-    assert all(torch.equal(last[n], warm[n]) for n in last if n.startswith(DECODER)), (
-        "what the sites trained is not here"
-    )
+    assert all(torch.equal(last[n], warm[n]) for n in last if n.startswith(DECODER)), "the sites' own are not here"
     with pytest.raises(ExportError, match="looks complete and is not: 25 of its 53 tensors .*with --site NAME"):
         export_bundle(partial_run[0], tmp_path / "x_segmentation", model="last")
     assert not list(tmp_path.iterdir())
@@ -190,10 +188,7 @@ NAME = "convInit.conv.weight"
     [
         (lambda t: t.pop(NAME) is None, f"tensor '{NAME}' is missing"),
         (lambda t: t.update(surplus=torch.zeros(1)), "tensor 'surplus' is unknown"),
-        (
-            lambda t: t.update({NAME: t[NAME][:1]}),
-            rf"tensor '{NAME}' has the shape \(1, 1, 3, 3, 3\), the network's is",
-        ),
+        (lambda t: t.update({NAME: t[NAME][:1]}), rf"tensor '{NAME}' has the shape \(1, 1, 3, 3, 3\), the network's"),
         (lambda t: t[NAME].view(-1)[3:4].fill_(float("nan")) is None, f"tensor '{NAME}' has values that are NaN"),
         (lambda t: t.update({NAME: t[NAME].double() * 1e300}), f"tensor '{NAME}' does not fit into torch.float32"),
     ],

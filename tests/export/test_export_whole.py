@@ -97,13 +97,8 @@ def test_inference_alone_needs_neither_overlay_nor_fedmed(exported_bundle, fedme
 
 def test_the_base_bundle_is_untouched_and_data_stay_out(finished_run, tmp_path, monkeypatch):
     base = shutil.copytree(CHECKOUT_BUNDLES / "covid_ct_segmentation", tmp_path / "b" / "covid_ct_segmentation")
-    for secret in (
-        "data/patient.nii.gz",
-        "eval/mask.nii.gz",
-        "models/old.pt",
-        ".cache/x",
-        "covid_ct/__pycache__/x.pyc",
-    ):
+    secrets = ("data/patient.nii.gz", "eval/mask.nii.gz", "models/old.pt", ".cache/x", "covid_ct/__pycache__/x.pyc")
+    for secret in secrets:
         (base / secret).parent.mkdir(exist_ok=True, parents=True)
         (base / secret).write_bytes(b"secret")
     monkeypatch.setenv("FEDMED_BUNDLES", str(base.parent))
@@ -136,14 +131,9 @@ def test_a_new_federation_starts_from_it(exported_bundle, write_tiny_job, tmp_pa
 
 
 def test_a_model_of_lungs_says_so_everywhere(written, tmp_path):
-    said = {
-        "name": "left lung",
-        "label": "left lung",
-        "unit": "l",
-        "code": {"value": "44029006", "meaning": "Left lung"},
-    }
-    run = written(classes=[said])
-    made = export_bundle(run, tmp_path / "lung_segmentation", verify=True)
+    said = {"name": "left lung", "label": "left lung", "unit": "l"}
+    said |= {"code": {"value": "44029006", "meaning": "Left lung"}}
+    made = export_bundle(written(classes=[said]), tmp_path / "lung_segmentation", verify=True)
     meta, card = described(made.out), (made.out / "docs" / "README.md").read_text()
     assert meta["name"] == meta["task"] == "Segmentation of left lung in CT volumes"
     assert meta["label_classes"] == "1 is left lung; 0 is everything else" == meta["pred_classes"]
@@ -197,8 +187,8 @@ def test_nothing_names_a_site_a_case_or_a_path(finished_run, exported_bundle, wi
     assert len(cases) > 8
     for folder in (exported_bundle, with_onnx.out):
         for name, content in contents(folder):
-            found = [secret for secret in secrets if secret.encode() in content]
-            assert not found, f"{name} holds {found}"
+            named = [secret for secret in secrets if secret.encode() in content]
+            assert not named, f"{name} holds {named}"
 
 
 @pytest.mark.parametrize(
@@ -265,9 +255,9 @@ def test_onnx_computes_the_same_for_any_number_of_windows(with_onnx):
     session = onnxruntime.InferenceSession(content)
     network, example = open_network(made.out, made.out / "configs" / "inference.yaml")
     for n in (1, 2, 5):
-        found = session.run(["pred"], {"image": example(n).numpy()})[0]
+        pred = session.run(["pred"], {"image": example(n).numpy()})[0]
         expected = network(example(n)).detach().numpy()
-        assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
+        assert np.abs(pred - expected).max() <= TOLERANCE * np.abs(expected).max()
     assert any("ONNX" in check for check in made.checks)
 
 

@@ -12,27 +12,11 @@ from fedmed.errors import DataError
 from fedmed.labelling.corrections import RECORD, use_labels
 from fedmed.labelling.studies import prepare_work, read_site
 from fedmed.labelling.views import CORRECTED
-
-SHAPE = (6, 5, 4)
-
-
-def ones(count=4, dtype=np.uint8):
-    mask = np.zeros(SHAPE, dtype)
-    mask.reshape(-1)[:count] = 1
-    return mask
-
-
-def entry(name, label=False, **more):
-    masks = {"label": f"labels/{name}.nii.gz"} if label else {}
-    return {"image": f"images/{name}.nii.gz", **masks, "patient": f"P-{name}", **more}
+from tests.labelling.scans import entry, ones, tree
 
 
 def datalist(site):
     return json.loads(site.datalist.read_text())
-
-
-def tree(root):
-    return {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in Path(root).rglob("*") if p.is_file()}
 
 
 def done(result):
@@ -338,27 +322,21 @@ def test_the_preprocessing_cache_notices_a_new_and_a_corrected_label(serve, subm
         assert prepared("training")["label"].sum() == count
 
 
-def test_a_site_of_classes_is_told_where_its_labels_go(serve, submit):
+@pytest.mark.parametrize(
+    ("lists", "words"),
+    [
+        ({"testing": [{"image": "images/t.nii.gz", "label": "covid"}], "unlabeled": [entry("a")]}, "names of classes"),
+        (
+            {"training": [{"video": "a.mp4", "labels": "a.csv"}], "unlabeled": [{"video": "b.mp4"}]},
+            "videos with tables",
+        ),
+    ],
+)
+def test_a_site_whose_labels_no_reader_draws_is_told_where_they_go(serve, submit, lists, words):
     site, work = serve()
     submit(work.folder, "a")
-    lists = datalist(site)
-    lists["testing"] = [{"image": "images/t.nii.gz", "label": "covid"}]
     site.datalist.write_text(json.dumps(lists))
     before = tree(site.data_root)
-    with pytest.raises(
-        DataError, match="are names of classes, and what readers draw are masks. Write an image's class"
-    ):
-        use_labels(site, work)
-    assert tree(site.data_root) == before
-
-
-def test_a_site_of_videos_is_told_where_its_labels_go(serve, submit):
-    site, work = serve()
-    submit(work.folder, "a")
-    tables = [{"video": "videos/a.mp4", "labels": "labels/a.csv"}]
-    lists = {"training": tables, "unlabeled": [{"video": "videos/b.mp4"}]}
-    site.datalist.write_text(json.dumps(lists))
-    before = tree(site.data_root)
-    with pytest.raises(DataError, match="lists videos with tables.*so nothing was changed. Write what"):
+    with pytest.raises(DataError, match=f"{words}.* Write "):
         use_labels(site, work)
     assert tree(site.data_root) == before

@@ -90,12 +90,12 @@ def test_masks_of_frames_make_a_video_a_training_case(serve):
         "training": [{"video": "videos/a", "masks": f"{CORRECTED}/a", "patient": "P-a"}],
         "unlabeled": [{"video": "videos/b", "patient": "P-b"}],
     }
-    found = drawn(site, f"{CORRECTED}/a")
-    assert list(found) == ["00000500.png", "00012000.png"]  # called as training expects: by the time of the frame
-    assert np.array_equal(found["00000500.png"], mask((2, 3, 1), (2, 4, 3)))
+    masks = drawn(site, f"{CORRECTED}/a")
+    assert list(masks) == ["00000500.png", "00012000.png"]  # called as training expects: by the time of the frame
+    assert np.array_equal(masks["00000500.png"], mask((2, 3, 1), (2, 4, 3)))
     assert [second for second, _ in FrameMasks(site.data_root / CORRECTED / "a", range(4)).files()] == [0.5, 12]
     record = json.loads((site.data_root / CORRECTED / RECORD).read_text())
-    assert [(one["video"], one["frame"]) for one in record] == [("videos/a", f) for f in found]
+    assert [(one["video"], one["frame"]) for one in record] == [("videos/a", f) for f in masks]
 
 
 def test_again_changes_nothing_and_another_mask_replaces_it(serve):
@@ -108,15 +108,10 @@ def test_again_changes_nothing_and_another_mask_replaces_it(serve):
     assert done(use_labels(site, again)) == {"a1": ("unchanged", "")}
     submit(work, "a1", mask((2, 3, 2)))
     submit(work, "a0", mask())
-    assert done(use_labels(site, again)) == {
-        "a0": ("new", "no foreground: a frame that shows nothing"),
-        "a1": ("replaced", ""),
-    }
-    assert lists(site) == before
-    assert {name: values.max() for name, values in drawn(site, f"{CORRECTED}/a").items()} == {
-        "00000000.png": 0,
-        "00000500.png": 2,
-    }
+    empty = ("new", "no foreground: a frame that shows nothing")
+    assert done(use_labels(site, again)) == {"a0": empty, "a1": ("replaced", "")} and lists(site) == before
+    largest = {name: values.max() for name, values in drawn(site, f"{CORRECTED}/a").items()}
+    assert largest == {"00000000.png": 0, "00000500.png": 2}
 
 
 def test_the_masks_that_a_video_had_stay_and_go_on_to_be_used(serve):
@@ -130,11 +125,8 @@ def test_the_masks_that_a_video_had_stay_and_go_on_to_be_used(serve):
         "a2": ("new", ""),
     }
     assert lists(site)["training"] == [{"video": "videos/a", "patient": "P-a", "masks": f"{CORRECTED}/a"}]
-    assert {name: values.max() for name, values in drawn(site, f"{CORRECTED}/a").items()} == {
-        "00000000.png": 1,
-        "00000500.png": 3,
-        "00012000.png": 3,
-    }
+    largest = {name: values.max() for name, values in drawn(site, f"{CORRECTED}/a").items()}
+    assert largest == {"00000000.png": 1, "00000500.png": 3, "00012000.png": 3}
     assert drawn(site, "masks/a")["00000500.png"].max() == 2
 
 
@@ -175,15 +167,12 @@ def test_without_times_a_frame_has_no_mask(serve):
     assert outcome.done == "refused" and "write frames.csv" in outcome.note
 
 
-def test_nothing_but_empty_masks_changes_nothing(serve):
+def test_empty_masks_are_taken_beside_others_alone(serve):
     site, work = serve(unlabeled="ab")
     submit(work, "a1", mask())
     with pytest.raises(DataError, match="none of 1 training masks would have any foreground"):
         use_labels(site, work)
     assert not (site.data_root / CORRECTED).exists()
-
-
-def test_empty_masks_beside_others_are_taken(serve):
     site, work = serve(everything=True, training="a", unlabeled="b")
     submit(work, "a1", mask())
     assert done(use_labels(site, work))["a1"][0] == "replaced"

@@ -10,6 +10,7 @@ import yaml
 from fedmed.errors import DataError, SiteConfigError
 from fedmed.labelling.studies import MAP, prepare_work, read_site, read_work, work_folder
 from fedmed.settings.site import parse_site
+from tests.labelling.scans import tree
 
 
 @pytest.fixture
@@ -30,12 +31,8 @@ def links(work):
     return {p.name: os.readlink(p) for p in work.folder.iterdir() if p.is_symlink()}
 
 
-def content(root):
-    return {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in root.rglob("*") if p.is_file()}
-
-
 def test_every_image_gets_a_link_with_an_id_of_its_own(folder):
-    before = content(folder)
+    before = tree(folder)
     work = prepare_work(folder)
     assert set(work.images) == {"scan", "scan-2", "b_v2", "film", "photo"}
     assert set(links(work)) == {"scan.nii.gz", "scan-2.nii.gz", "b_v2.nii", "film.png", "photo.jpg"}
@@ -43,9 +40,7 @@ def test_every_image_gets_a_link_with_an_id_of_its_own(folder):
     assert links(work)["scan-2.nii.gz"] == str(folder / "y 2024/scan.nii.gz")
     assert stat.S_IMODE(work.folder.stat().st_mode) == 0o700
     assert work.folder == work_folder(folder) and work.folder.name.startswith("scans-")
-    assert content(folder) == before and sorted(os.listdir(folder)) == sorted(
-        {p.relative_to(folder).parts[0] for p in before}
-    )
+    assert tree(folder) == before and set(os.listdir(folder)) == {p.relative_to(folder).parts[0] for p in before}
 
 
 def test_dicom_files_are_images_where_pictures_are_asked_for(folder):

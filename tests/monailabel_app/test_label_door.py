@@ -187,8 +187,8 @@ def login(password):
     ],
 )
 def test_a_server_with_a_token_answers_those_who_bring_it(ask, headers, status):
-    found, answered, text = ask("GET", "/info/", headers, token=TOKEN)
-    assert found == status and TOKEN not in text
+    code, answered, text = ask("GET", "/info/", headers, token=TOKEN)
+    assert code == status and TOKEN not in text
     assert (b"www-authenticate" in answered) == (status == 401)
     assert ask("GET", "/fedmed-server", headers, token=TOKEN)[0] == 200
     assert ask("GET", "/reload", headers, token=TOKEN)[0] == 403

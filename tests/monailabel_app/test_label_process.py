@@ -78,13 +78,8 @@ def test_the_server_has_its_own_folders_and_no_others_settings(start, fedmed_hom
     server.process.wait(600)
     folder = server.log.parent
     assert folder.parent == fedmed_home / "label" and folder.stat().st_mode & 0o777 == 0o700
-    assert server.log.read_text().split() == [
-        f"{folder}/tmp",
-        f"{folder}/sessions",
-        "127.0.0.1,::1,localhost",
-        "[]",
-        str(folder),
-    ]
+    hosts = "127.0.0.1,::1,localhost"
+    assert server.log.read_text().split() == [f"{folder}/tmp", f"{folder}/sessions", hosts, "[]", str(folder)]
 
 
 def test_it_starts_without_a_network_and_with_its_own_python(start):

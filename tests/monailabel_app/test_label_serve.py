@@ -66,35 +66,30 @@ def refused(outcome):
 def test_a_server_that_starts_says_what_to_do(launch, make_bundle, studies, fedmed_home):
     code, said, _ = launch(studies, make_bundle(), "--port", free_port())
     assert code == 0
-    for words in (
-        "ready at http://127.0.0.1:",
-        "lesion_ct_segmentation (3D segmentation)",
-        "labels/final",
-        "3D Slicer",
-    ):
+    for words in ("http://127.0.0.1:", "lesion_ct_segmentation (3D segmentation)", "labels/final", "3D Slicer"):
         assert words in said
     assert "OHIF: needs a DICOMweb server" in said and "WARNING" not in said
     assert not list((fedmed_home / "label").glob("server-*"))
 
 
-def test_an_open_address_is_warned_of(launch, make_bundle, studies):
-    _, said, _ = launch(studies, make_bundle(), "--host", "0.0.0.0", "--port", free_port())
-    assert "WARNING: everyone who reaches 0.0.0.0" in said and "no password" in said
-
-
-def test_an_open_server_is_called_by_its_own_names_alone(launch, make_bundle, studies, monkeypatch):
+@pytest.fixture
+def started(monkeypatch):
+    """Rules of the servers that are started, and what else their environment is made of."""
     started = []
     monkeypatch.setattr(serve, "environment", lambda folder, rules, *rest: started.append((rules, *rest)) or {})
+    return started
+
+
+def test_an_open_server_is_warned_of_and_called_by_its_own_names_alone(launch, make_bundle, studies, started):
     arguments = ("--host", "0.0.0.0", "--name", "Scans.Example", "--max-upload", "7", "--port", free_port())
-    assert launch(studies, make_bundle(), *arguments)[0] == 0
+    code, said, _ = launch(studies, make_bundle(), *arguments)
+    assert code == 0 and "WARNING: everyone who reaches 0.0.0.0" in said and "no password" in said
     (rules, *_), hosts = started[0], started[0][0].hosts
     assert {"127.0.0.1", "localhost", "scans.example", socket.gethostname().lower()} <= hosts
     assert not hosts & {"", "0.0.0.0", "::"} and rules.upload == 7 << 20 and not rules.started
 
 
-def test_what_clients_may_do_is_asked_for(launch, make_bundle, studies, tmp_path, monkeypatch):
-    started = []
-    monkeypatch.setattr(serve, "environment", lambda folder, rules, *rest: started.append((rules, *rest)) or {})
+def test_what_clients_may_do_is_asked_for(launch, make_bundle, studies, tmp_path, started):
     token = tmp_path / "token"
     arguments = ("--allow-delete", "--token", token, "--host", "0.0.0.0", "--port", free_port())
     _, said, _ = launch(studies, make_bundle(), *arguments)
@@ -104,19 +99,15 @@ def test_what_clients_may_do_is_asked_for(launch, make_bundle, studies, tmp_path
     assert "without encryption" in said and "no password" not in said
 
 
-def test_a_limit_that_is_no_size(launch, make_bundle, studies):
-    assert "number of megabytes" in refused(launch(studies, make_bundle(), "--max-upload", "0"))
-
-
 def test_clients_are_told_colour_and_codes_of_each_segment(make_bundle):
     root = make_bundle()
     path = root / "configs" / "metadata.json"
     said = {"name": "lesion", "label": "the lesion", "colour": "#ff9a2e", "code": {"value": "1", "meaning": "Lesion"}}
     path.write_text(json.dumps(json.loads(path.read_text()) | {"classes": [said]}))
-    (told,) = read_bundle(root).label_info
-    assert (told["name"], told["idx"], told["color"]) == ("lesion", 1, [255, 154, 46])
-    segment = told["segmentAttribute"]
-    assert segment["SegmentLabel"] == "the lesion" and segment["recommendedDisplayRGBValue"] == told["color"]
+    (label,) = read_bundle(root).label_info
+    assert (label["name"], label["idx"], label["color"]) == ("lesion", 1, [255, 154, 46])
+    segment = label["segmentAttribute"]
+    assert segment["SegmentLabel"] == "the lesion" and segment["recommendedDisplayRGBValue"] == label["color"]
     code = {"CodeValue": "1", "CodingSchemeDesignator": "SCT", "CodeMeaning": "Lesion"}
     assert segment["SegmentedPropertyTypeCodeSequence"] == code
     path.write_text(json.dumps(json.loads(path.read_text()) | {"classes": []}))
@@ -237,6 +228,7 @@ def test_a_port_that_is_not_permitted(launch, make_bundle, studies, monkeypatch)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        (("--max-upload", "0"), "number of megabytes"),
         (("--port", 70000), "give a number from 1 to 65535"),
         (("--host", "192.0.2.1"), "is not an address of this machine"),
         (("--host", "nowhere.invalid"), "no such host"),
@@ -247,13 +239,10 @@ def test_options_that_make_no_sense(launch, make_bundle, studies, options, words
     assert words in refused(launch(studies, make_bundle(), *options))
 
 
-def test_studies_that_are_not_there(launch, make_bundle, tmp_path):
-    assert "does not exist" in refused(launch(tmp_path / "nowhere", make_bundle(), "--port", free_port()))
-
-
-def test_studies_without_images(launch, make_bundle, tmp_path):
+@pytest.mark.parametrize(("folder", "words"), [("nowhere", "does not exist"), ("empty", "holds no image")])
+def test_studies_that_are_not_there(launch, make_bundle, tmp_path, folder, words):
     (tmp_path / "empty").mkdir()
-    assert "holds no image" in refused(launch(tmp_path / "empty", make_bundle(), "--port", free_port()))
+    assert words in refused(launch(tmp_path / folder, make_bundle(), "--port", free_port()))
 
 
 def test_a_work_folder_that_cannot_be_written(launch, make_bundle, studies, tmp_path):

@@ -61,8 +61,8 @@ def test_the_order_of_axes_is_that_of_the_bundles_reader(tmp_path, options):
 
 
 def test_every_class_has_its_name_and_score():
-    found = scores(MetaTensor(torch.tensor([0.25, 0.75])), {1: "Out of body", 0: "background"})
-    assert found == [
+    entries = scores(MetaTensor(torch.tensor([0.25, 0.75])), {1: "Out of body", 0: "background"})
+    assert entries == [
         {"idx": 0, "label": "background", "score": 0.25, "called": False},
         {"idx": 1, "label": "Out of body", "score": 0.75, "called": True},
     ]
@@ -70,8 +70,8 @@ def test_every_class_has_its_name_and_score():
 
 @pytest.mark.parametrize(("threshold", "called"), [(None, "b"), (0.5, "ab"), (0.61, "b"), (0.7, "b"), (0.9, "")])
 def test_the_likeliest_class_is_called_or_each_from_the_threshold_on(threshold, called):
-    found = scores(torch.tensor([0.6, 0.7, 0.25], dtype=torch.float64), dict(enumerate("abc")), threshold)
-    assert "".join(entry["label"] for entry in found if entry["called"]) == called
+    entries = scores(torch.tensor([0.6, 0.7, 0.25], dtype=torch.float64), dict(enumerate("abc")), threshold)
+    assert "".join(entry["label"] for entry in entries if entry["called"]) == called
 
 
 @pytest.mark.parametrize("values", [[0.1, 0.2, 0.7], [0.5, torch.nan]])

@@ -1,19 +1,16 @@
 """Weight that sites without labels add to the mean of the labelled ones, drawn over the rounds."""
 
-import json
-
 import pytest
 
 from fedmed.reports.run import read_run
 from fedmed.systems.agreement.report import AddedWeightSection
+from tests.reports.records import change_rounds
 
 
 @pytest.mark.parametrize("strength", [1.0, 1.6])
 def test_both_lines_are_seen_also_where_they_are_equal_or_above_one(fake_run, strength):
-    folder = fake_run(rounds=3, refuse=())
-    path = folder / "server/simulate_job/fedmed/rounds.jsonl"
     facts = {"trust": 1.0, "strength": strength, "score_with": 0.7, "score_without": 0.7}
-    path.write_text("".join(json.dumps(json.loads(line) | facts) + "\n" for line in path.open()))
+    change_rounds(folder := fake_run(rounds=3, refuse=()), lambda *_: facts)
     scores, weight = AddedWeightSection().charts(read_run(folder))["added_weight"].draw(read_run(folder)).axes
     for axes in (scores, weight):
         below, above = axes.lines

@@ -1,15 +1,12 @@
 """A run that tells classes apart: its score with an interval, heat-maps, ROC curves and reliability."""
 
 import csv
-import io
-import json
 import shutil
 from html import unescape
 
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from fedmed.errors import DataError
 from fedmed.reports import classification_report, roc
@@ -19,6 +16,8 @@ from fedmed.reports.roc import Probabilities, probabilities
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
 from fedmed.reports.run_report import report_of
+from tests.reports import made_runs
+from tests.reports.records import change, change_rounds, change_test, shown
 
 SCORE = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 CLASSES = ("normal", "consolidation", "interstitial")
@@ -70,58 +69,26 @@ def write_site(folder, rng, skill):
 
 def make_run(root, rounds=3, sites=SITES):
     """Write a finished classification run."""
-    rng, server = np.random.default_rng(3), root / "server" / JOB
-    server.mkdir(parents=True)
-    facts = {
-        "job": "cxr_finetune",
-        "bundle": "cxr_classification",
-        "overlays": ["demo", "finetune"],
-        "seed": 0,
-        "rounds": rounds,
-        "score": SCORE,
-        "kind": "classification",
-        "sites": {name: {"role": role, "weight": 1.0} for name, role in sites.items()},
-        "config": {"study": {"steps": 20}},
-        "started": "2026-11-21T09:05:00+00:00",
-    }
-    (server / "run.json").write_text(json.dumps(facts))
-    trains = [name for name, role in sites.items() if role == "supervised"]
-    lines = []
-    for index in range(rounds):
-        progress = 1 - np.exp(-4 * index / rounds)
-        told = {
-            name: {
-                "n_steps": 20,
-                "n_samples": 120,
-                "train_loss": 1.1 - 0.7 * progress + 0.05 * place + rng.normal(0, 0.02),
-                "val_auroc": float(np.clip(0.5 + (0.42 - 0.04 * place) * progress + rng.normal(0, 0.01), 0, 1)),
-            }
-            for place, name in enumerate(trains)
-        }
-        score = float(np.mean([values["val_auroc"] for values in told.values()]))
-        moved = {"seconds": 4.0, "bytes_down": 900_000, "bytes_up": 900_000}
-        shares = {name: 1 / len(trains) for name in trains}
-        line = {"round": index, "accepted": trains, "coefficients": shares, "sites": told, "score": score, **moved}
-        lines.append(line)
-    (server / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    made_runs.make_run(root, sites=sites, rounds=rounds, refuse=(), site_folders=False)
+    rng, trains = np.random.default_rng(3), [name for name, role in sites.items() if role == "supervised"]
+    facts = {"kind": "classification", "score": SCORE, "config": {"study": {"steps": 20}}}
+    change(root, "run", job="cxr_finetune", bundle="cxr_classification", overlays=["demo", "finetune"], **facts)
+    change_rounds(root, lambda _, line: {"sites": {name: as_auroc(values) for name, values in line["sites"].items()}})
     test = {name: write_site(root / name / JOB, rng, 2.4 - 0.5 * i) for i, name in enumerate(sites)}
     closing = {"event": "validated", "task": "validate", "round": rounds - 1, "score": 0.91}
-    (root / trains[0] / JOB / "progress.jsonl").write_text(json.dumps(closing) + "\n")
-    result = {"best_round": rounds - 2, "best_score": lines[-1]["score"], "last_score": 0.9, "selected_by": trains}
-    (server / "result.json").write_text(json.dumps({**result, "test": test, "seconds_total": 30.0}))
+    made_runs.write_lines(root / trains[0] / JOB / "progress.jsonl", [closing])
+    change(root, "result", test=test)
     return root
+
+
+def as_auroc(numbers):
+    return {name.replace("dice", "auroc"): value for name, value in numbers.items()}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """One finished run that tests only read."""
     return make_run(tmp_path_factory.mktemp("classes") / "run")
-
-
-def shown(table, width=80):
-    console = Console(file=io.StringIO(), width=width)
-    console.print(table)
-    return console.file.getvalue()
 
 
 def test_page_and_pngs_speak_of_the_score_and_never_of_dice(folder, tmp_path):
@@ -159,14 +126,10 @@ def test_sentences_name_the_score(folder):
 def test_one_class_called_everywhere_is_told_with_its_base_rate(folder, tmp_path):
     """And an AUROC whose interval holds that of guessing; at the site where both are so."""
     copy = shutil.copytree(folder, tmp_path / "run")
-    site, result = copy / "cxr_rural" / JOB / "evaluation/cases.csv", copy / "server" / JOB / "result.json"
-    cases = pd.read_csv(site, dtype=str).assign(
-        p_normal="0.900000", p_consolidation="0.060000", p_interstitial="0.040000"
-    )
-    cases.to_csv(site, index=False)
-    told = json.loads(result.read_text())
-    told["test"]["cxr_rural"] |= {"auroc": 0.5, "auroc_low": 0.41, "auroc_high": 0.58}
-    result.write_text(json.dumps(told))
+    path = copy / "cxr_rural" / JOB / "evaluation/cases.csv"
+    same = {"p_normal": "0.900000", "p_consolidation": "0.060000", "p_interstitial": "0.040000"}
+    pd.read_csv(path, dtype=str).assign(**same).to_csv(path, index=False)
+    change_test(copy, "cxr_rural", auroc=0.5, auroc_low=0.41, auroc_high=0.58)
     run = read_run(copy)
     assert report_of(run).findings(run) == [
         "cxr_rural: the model calls all 60 images 'normal'. 20 of them are (33 %): the accuracy is that of "
@@ -189,16 +152,16 @@ def test_roc_points_take_ties_together():
 
 def test_reliability_and_confusion_count_every_case():
     values = np.array([[0.9, 0.1]] * 12 + [[0.4, 0.6]] * 12)
-    found = Probabilities(("a", "b"), np.array([0] * 15 + [1] * 9), values)
-    confidence, share, cases = roc.reliability(found)
+    outputs = Probabilities(("a", "b"), np.array([0] * 15 + [1] * 9), values)
+    confidence, share, cases = roc.reliability(outputs)
     assert confidence == pytest.approx([0.6, 0.9]) and share == pytest.approx([0.75, 1.0]) and cases.sum() == 24
-    assert roc.confusion_counts(found).tolist() == [[12, 3], [0, 9]]
+    assert roc.confusion_counts(outputs).tolist() == [[12, 3], [0, 9]]
 
 
 def test_cases_without_a_probability_are_left_out_and_an_unknown_label_is_named():
     rows = [{"case": "x", "label": "a", "p_a": "0.7", "p_b": "0.3"}, {"case": "y", "label": "b", "p_a": "", "p_b": ""}]
-    found = probabilities(pd.DataFrame(rows))
-    assert found.classes == ("a", "b") and found.labels.tolist() == [0] and found.predicted.tolist() == [0]
+    outputs = probabilities(pd.DataFrame(rows))
+    assert outputs.classes == ("a", "b") and outputs.labels.tolist() == [0] and outputs.predicted.tolist() == [0]
     with pytest.raises(DataError, match="'c'"):
         probabilities(pd.DataFrame([{**rows[0], "label": "c"}]))
     assert probabilities(pd.DataFrame()) is None and probabilities(pd.DataFrame([{"case": "x", "dice": "1"}])) is None
@@ -240,10 +203,8 @@ def test_a_gain_of_an_auroc_is_of_the_probabilities_and_of_patients(tmp_path):
         table.to_csv(evaluation / "cases.csv", index=False)
         owners = pd.DataFrame({"case": table["case"], "patient": [f"P{n // 2}" for n in range(N_CASES)]})
         owners.to_csv(evaluation / "patients.csv", index=False)
-        result = place / "server" / JOB / "result.json"
-        told = json.loads(result.read_text())
-        told["test"]["cxr_rural"] |= {"auroc": 1.0} if not swapped else {"auroc": 0.5, "n_cases": 61}  # one more case
-        result.write_text(json.dumps(told))
+        row = {"auroc": 0.5, "n_cases": 61} if swapped else {"auroc": 1.0}  # one more case
+        change_test(place, "cxr_rural", **row)
     gain = next(gain for gain in read_with_controls(run).steps[0].gains if gain.name == "cxr_rural")
     assert (gain.n_cases, gain.n_patients, gain.ours, gain.theirs) == (60, 30, 1.0, pytest.approx(0.75))
     assert 0 < gain.low < 0.25 < gain.high < 0.5

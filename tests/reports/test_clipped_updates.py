@@ -6,6 +6,7 @@ from fedmed.reports.live import Follower
 from fedmed.reports.notes import clip_note, clip_rows
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
+from tests.reports.records import change, change_rounds
 
 RECORDS = [
     {"norms": {"ct_north": 4.0, "ct_south": 2.0}, "clipped": {}},
@@ -15,13 +16,8 @@ RECORDS = [
 
 
 def clipped_run(fake_run, bound=5.0, records=RECORDS):
-    folder = fake_run(rounds=3)
-    records_file, facts_file = (folder / "server/simulate_job/fedmed" / name for name in ("rounds.jsonl", "run.json"))
-    lines = [json.loads(line) for line in records_file.read_text().splitlines()]
-    records_file.write_text("".join(json.dumps(a | b) + "\n" for a, b in zip(lines, records, strict=True)))
-    facts = json.loads(facts_file.read_text())
-    facts.setdefault("config", {}).setdefault("study", {})["clip_norm"] = bound
-    facts_file.write_text(json.dumps(facts))
+    change_rounds(folder := fake_run(rounds=3), lambda place, _: records[place])
+    change(folder, "run", config={"study": {"clip_norm": bound}})
     return read_run(folder)
 
 

@@ -41,12 +41,12 @@ def test_frames_of_two_videos_that_meet_their_phase(site):
 
 
 def test_before_and_after_are_side_by_side(site):
-    own, write = site
-    assert feature_pictures(own) == {}
+    written, write = site
+    assert feature_pictures(written) == {}
     write("evaluation_first", alignment=None)
-    assert feature_pictures(own) == {}, "the starting model alone is no result"
+    assert feature_pictures(written) == {}, "the starting model alone is no result"
     write()
-    pictures = feature_pictures(own)
+    pictures = feature_pictures(written)
     assert list(pictures) == ["before training", "selected model"]
     figure = feature_figure(pictures, "a")
     titles = [axes.get_title().strip() for axes in figure.axes]

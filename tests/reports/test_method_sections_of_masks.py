@@ -1,13 +1,12 @@
 """Sections of a method that trains at the server and weighs channels."""
 
-import json
-
 import numpy as np
 import pytest
 
 from fedmed.errors import DataError
 from fedmed.reports.run import read_run
 from fedmed.systems.fedst.report import ChannelGatesSection, ServerTrainingSection, gates_figure, server_points
+from tests.reports.records import change_rounds
 
 NUMBERS = {
     "domain_norm": 2.0, "descriptor_gap": 0.5, "feature_gap": 0.25, "server_loss": 0.4, "server_loss_pre": 0.3,
@@ -19,13 +18,7 @@ NUMBERS = {
 def trained(fake_run):
     """A run whose server trained in all rounds but the first."""
     folder = fake_run(rounds=4, refuse=())
-    path = folder / "server/simulate_job/fedmed/rounds.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    lines = [
-        {**line, **({name: v + place for name, v in NUMBERS.items()} if place else {})}
-        for place, line in enumerate(lines)
-    ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    change_rounds(folder, lambda place, _: {name: v + place for name, v in NUMBERS.items()} if place else {})
     return folder
 
 
@@ -42,9 +35,7 @@ def test_numbers_of_the_server_are_drawn_by_round(trained):
 @pytest.mark.parametrize(("value", "top"), [(2.0, 2.2), (1e-7, 1.1e-7), (3e5, 3.3e5), (0.0, 1.0)])
 def test_a_line_that_hardly_changes_stays_below_the_edge_of_its_panel(fake_run, value, top):
     folder = fake_run(rounds=4, refuse=())
-    path = folder / "server/simulate_job/fedmed/rounds.jsonl"
-    lines = [json.loads(line) | {"domain_norm": value * (1 - 1e-6 * n)} for n, line in enumerate(path.open())]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    change_rounds(folder, lambda place, _: {"domain_norm": value * (1 - 1e-6 * place)})
     (norm,) = ServerTrainingSection().charts(run := read_run(folder))["server_training"].draw(run).axes
     assert norm.get_ylim() == pytest.approx((0, top), rel=1e-6)
 

@@ -22,8 +22,8 @@ def test_one_phase_called_in_every_frame(fake_run):
             zip(("frames_rest>rest", "frames_rest>clip", "frames_clip>rest", "frames_clip>clip"), four, strict=True)
         )
 
-    found = findings(PhasesReport(), fake_run, ["rest", "clip"], one=counts(3, 0, 7, 0), two=counts(3, 0, 6, 1))
-    assert found == [
+    sentences = findings(PhasesReport(), fake_run, ["rest", "clip"], one=counts(3, 0, 7, 0), two=counts(3, 0, 6, 1))
+    assert sentences == [
         "one: the model calls all 10 frames 'rest'. 3 of them are (30 %): the accuracy is that of a model that "
         "looks at no frame."
     ]

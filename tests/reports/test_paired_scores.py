@@ -26,10 +26,10 @@ def compare(ours, theirs):
 def test_cases_are_paired_by_name_and_only_those_that_both_scored_count():
     ours = table({"a": 0.9, "b": 0.7, "c": 0.1, "e": "nan"})
     theirs = table({"b": 0.5, "a": 0.6, "d": 1.0, "e": 0.5})
-    found = compare(ours, theirs)
-    assert (found.n_cases, found.n_patients) == (2, 2)
-    assert found.ours == pytest.approx(0.8) and found.theirs == pytest.approx(0.55)
-    assert found.low is None and found.high is None  # of two patients there is no interval
+    paired = compare(ours, theirs)
+    assert (paired.n_cases, paired.n_patients) == (2, 2)
+    assert paired.ours == pytest.approx(0.8) and paired.theirs == pytest.approx(0.55)
+    assert paired.low is None and paired.high is None  # of two patients there is no interval
     assert compare(ours, table({"x": 1.0})) is None
     assert compare(ours, pd.DataFrame()) is None
 
@@ -37,8 +37,8 @@ def test_cases_are_paired_by_name_and_only_those_that_both_scored_count():
 def test_files_of_one_name_are_cases_of_their_own():
     ours, theirs = (pd.DataFrame({"case": ["ct", "ct"], "dice": texts, "patient": ["p", "q"]}) for texts in (
         ["0.4", "0.8"], ["0.3", "0.5"]))  # fmt: skip
-    found = compare(ours, theirs)
-    assert (found.n_cases, found.ours, found.theirs) == (2, pytest.approx(0.6), pytest.approx(0.4))
+    paired = compare(ours, theirs)
+    assert (paired.n_cases, paired.ours, paired.theirs) == (2, pytest.approx(0.6), pytest.approx(0.4))
 
 
 def test_a_case_whose_label_has_changed_is_not_compared():
@@ -55,8 +55,8 @@ def test_how_many_patients_would_tell():
 def test_differences_that_are_all_the_same_have_no_interval_but_for_none_at_all():
     """A spread of nothing says that the score is coarse, not that the difference is sure."""
     names = {f"case_{n}": n / 10 for n in range(6)}
-    found = compare(table({name: value + 0.25 for name, value in names.items()}), table(names))
-    assert (found.low, found.high, found.error) == (None, None, None)
+    paired = compare(table({name: value + 0.25 for name, value in names.items()}), table(names))
+    assert (paired.low, paired.high, paired.error) == (None, None, None)
     same = compare(table(names), table(names))
     assert (same.low, same.high, same.error) == (0, 0, 0)
 
@@ -64,9 +64,9 @@ def test_differences_that_are_all_the_same_have_no_interval_but_for_none_at_all(
 def test_of_even_differences_it_is_the_interval_of_student_s_t():
     theirs, apart = dict(zip("abcdef", [0.5, 0.7, 0.2, 0.4, 0.6, 0.3], strict=True)), [-0.1, 0.0, 0.1, 0.1, 0.2, 0.3]
     ours = {name: value + more for (name, value), more in zip(theirs.items(), apart, strict=True)}
-    found, student = compare(table(ours), table(theirs)), ttest_rel(list(ours.values()), list(theirs.values()))
-    assert (found.low, found.high) == pytest.approx(tuple(student.confidence_interval()))
-    assert found.low < 0 and student.pvalue > 0.05
+    paired, student = compare(table(ours), table(theirs)), ttest_rel(list(ours.values()), list(theirs.values()))
+    assert (paired.low, paired.high) == pytest.approx(tuple(student.confidence_interval()))
+    assert paired.low < 0 and student.pvalue > 0.05
 
 
 def test_cases_of_one_patient_are_left_out_together():
@@ -74,20 +74,20 @@ def test_cases_of_one_patient_are_left_out_together():
     differences = {"a": -0.1, "b": 0.05, "c": 0.1, "d": 0.3, "e": 0.2}
     scores = {f"{patient}{n}": 0.5 for patient in differences for n in range(3)}
     patients = [name[0] for name in scores]
-    found = compare(table({name: 0.5 + differences[name[0]] for name in scores}, patients), table(scores, patients))
+    paired = compare(table({name: 0.5 + differences[name[0]] for name in scores}, patients), table(scores, patients))
     alone = compare(table({name: 0.5 + more for name, more in differences.items()}), table(dict.fromkeys("abcde", 0.5)))
-    assert (found.n_cases, found.n_patients) == (15, 5)
-    assert (found.low, found.high) == (pytest.approx(alone.low), pytest.approx(alone.high))
+    assert (paired.n_cases, paired.n_patients) == (15, 5)
+    assert (paired.low, paired.high) == (pytest.approx(alone.low), pytest.approx(alone.high))
 
 
 def test_of_many_patients_it_is_the_normal_interval():
     rng = np.random.default_rng(0)
     values = rng.normal(0.05, 0.1, 400)
-    found = compare(
+    paired = compare(
         table({f"c{n}": value for n, value in enumerate(values)}), table({f"c{n}": 0.0 for n in range(400)})
     )
     half = 1.96 * values.std() / 20
-    assert (found.low, found.high) == (
+    assert (paired.low, paired.high) == (
         pytest.approx(values.mean() - half, abs=5e-4),
         pytest.approx(values.mean() + half, abs=5e-4),
     )

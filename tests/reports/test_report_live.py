@@ -1,10 +1,9 @@
-import io
 import json
 
 import pytest
-from rich.console import Console
 
 from fedmed.reports.live import Follower, LiveSite, LiveState, Tail, last_error, render, round_line, site_line
+from tests.reports.records import shown as on_screen
 
 
 def add(path, *lines):
@@ -18,9 +17,7 @@ def event(name, task="train", round=0, **values):
 
 
 def shown(state, now):
-    console = Console(file=io.StringIO(), width=140)
-    console.print(render(state, now))
-    return console.file.getvalue()
+    return on_screen(render(state, now), width=140)
 
 
 @pytest.fixture

@@ -1,16 +1,14 @@
 """Warnings of the server reach the person who watches a run, and the one who reads its report."""
 
-import io
 import json
 from types import SimpleNamespace
-
-from rich.console import Console
 
 from fedmed.reports.live import Follower, render
 from fedmed.reports.notes import few_cases_notes, release_notes
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
+from tests.reports.records import change, change_rounds, change_test, shown
 
 LINE = {"round": 1, "warnings": [{"site": "ct_east", "message": "80 % of voxels, lower unsupervised_learning_rate"}]}
 
@@ -20,25 +18,18 @@ def test_a_warning_is_a_plain_line_and_stays_in_the_display(tmp_path):
     path = tmp_path / "server/simulate_job/fedmed/rounds.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(LINE) + "\n" + json.dumps({"round": 2}) + "\n")
-    told = follower.poll()
-    assert told[0].splitlines()[1] == "WARNING ct_east: 80 % of voxels, lower unsupervised_learning_rate"
-    console = Console(file=io.StringIO(), width=140)
-    console.print(render(follower.state, 0.0))
-    assert "warning, round 2: ct_east: 80 % of voxels" in console.file.getvalue()
+    lines = follower.poll()
+    assert lines[0].splitlines()[1] == "WARNING ct_east: 80 % of voxels, lower unsupervised_learning_rate"
+    assert "warning, round 2: ct_east: 80 % of voxels" in shown(render(follower.state, 0.0), width=140)
 
 
 def test_no_word_is_cut_at_80_columns(fake_run):
     names = {"university_hospital_north_campus": "supervised", "clinic_with_a_long_name_too": "unsupervised"}
     folder = fake_run(rounds=2, sites=names)
-    path = folder / "server/simulate_job/fedmed/result.json"
-    result = json.loads(path.read_text())
     for name in names:
-        result["test"][name]["hd95_median"] = 12.5
-    path.write_text(json.dumps(result))
-    console = Console(file=io.StringIO(), width=80)
+        change_test(folder, name, hd95_median=12.5)
     run = read_run(folder)
-    console.print(report_of(run).table(run))
-    text = console.file.getvalue()
+    text = shown(report_of(run).table(run))
     assert "…" not in text and "HD95" in text and text.count("12.5 mm") == 2
     assert max(map(len, text.splitlines())) <= 80
     kept = "".join(line[:20].strip() for line in text.splitlines())
@@ -47,9 +38,7 @@ def test_no_word_is_cut_at_80_columns(fake_run):
 
 def test_the_terminal_says_whose_decoder_scored_a_site_and_keeps_its_numbers_at_80_columns(fake_run):
     folder = fake_run(rounds=2)
-    path = folder / "server/simulate_job/fedmed/result.json"
-    result = json.loads(path.read_text())
-    result["test"]["ct_east"]["decoder_of"] = "ct_north"
+    change_test(folder, "ct_east", decoder_of="ct_north")
     entry = {"model": "selected", "from": "ct_north", "for": ["ct_east"]}
     released = {**entry, "released": True, "n_tensors": 25, "bytes_up": 302088}
     for releases, words in (
@@ -57,11 +46,9 @@ def test_the_terminal_says_whose_decoder_scored_a_site_and_keeps_its_numbers_at_
         ([{**entry, "reason": "it did not answer"}], "ct_north released none: it did not answer."),
         ([{**entry, "reason": "tensor 'x[/red]' is unknown"}], "tensor 'x[/red]' is unknown."),
     ):
-        path.write_text(json.dumps({**result, "releases": releases}))
-        console = Console(file=io.StringIO(), width=80)
+        result = change(folder, "result", releases=releases)
         run = read_run(folder)
-        console.print(report_of(run).table(run))
-        text = console.file.getvalue()
+        text = shown(report_of(run).table(run))
         assert "with ct_north's decoder" in text and words in " ".join(text.split())
         assert f"{result['test']['ct_west']['dice_mean']:.3f}" in text
     assert "unlabelled site ct_east with ct_north's decoder" in report_of(run).summary(run)
@@ -69,8 +56,6 @@ def test_the_terminal_says_whose_decoder_scored_a_site_and_keeps_its_numbers_at_
 
 def test_the_mean_of_all_sites_is_told_with_who_released_and_who_did_not(fake_run):
     folder = fake_run(rounds=2)
-    path = folder / "server/simulate_job/fedmed/result.json"
-    result = json.loads(path.read_text())
     entry = {"model": "selected", "from": "all", "for": ["ct_west"], "asked": ["ct_north", "ct_south"]}
     refusal = {"refused": {"ct_south": "it does not allow it"}}
     mean = {"released": True, "weights": {"ct_north": 1.0}, "weighting": "samples", "n_tensors": 25, "bytes_up": 302088}
@@ -83,16 +68,13 @@ def test_the_mean_of_all_sites_is_told_with_who_released_and_who_did_not(fake_ru
             "private layers, because none was trained there: ct_west. ct_south released none",
         ),
     ):
-        path.write_text(json.dumps({**result, "releases": [{**entry, **release}]}))
+        change(folder, "result", releases=[{**entry, **release}])
         assert words in " ".join(release_notes(read_run(folder)))
 
 
 def test_a_warning_stands_at_the_top_of_the_page(fake_run):
     folder = fake_run(rounds=2)
-    path = folder / "server/simulate_job/fedmed/rounds.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    lines[1]["warnings"] = LINE["warnings"]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    change_rounds(folder, lambda place, _: {"warnings": LINE["warnings"]} if place else {})
     html = page(read_run(folder))
     assert html.index("Warning: ct_east, round 2.") < html.index("Result at each site")
     assert "lower unsupervised_learning_rate" in html

@@ -15,8 +15,8 @@ def ribbon(seconds, rows, bridge=False):
 
 
 def test_rows_that_follow_one_another_are_one_stretch():
-    found = ribbon([0, 1, 2, 3], [[1, 0], [1, 0], [0, 0], [1, 1]])
-    assert found.spans("grasper") == [(0, 2), (3, 1)] and found.spans("clipper") == [(3, 1)]
+    shown = ribbon([0, 1, 2, 3], [[1, 0], [1, 0], [0, 0], [1, 1]])
+    assert shown.spans("grasper") == [(0, 2), (3, 1)] and shown.spans("clipper") == [(3, 1)]
     thirds = ribbon(np.round(np.arange(6) / 3, 3), [[1, 0]] * 6)
     assert [length for _, length in thirds.spans("grasper")] == [pytest.approx(2, abs=0.01)]
 
@@ -34,8 +34,8 @@ def test_a_gap_is_bridged_or_not(bridge, stretches):
 
 
 def test_what_is_there_at_a_time():
-    found = ribbon([1, 2, 10], [[1, 1], [0, 1], [0, 0]])
-    assert [found.at(time) for time in (0.5, 1, 1.9, 2, 9, 10)] == [[], [*NAMES], [*NAMES], ["clipper"], [], []]
+    shown = ribbon([1, 2, 10], [[1, 1], [0, 1], [0, 0]])
+    assert [shown.at(time) for time in (0.5, 1, 1.9, 2, 9, 10)] == [[], [*NAMES], [*NAMES], ["clipper"], [], []]
 
 
 def test_a_bundles_table_may_be_of_several_videos(tmp_path):
@@ -59,9 +59,9 @@ def test_a_bundles_table_may_be_of_several_videos(tmp_path):
 def test_of_phases_the_likeliest_is_called_and_tools_by_the_threshold(tmp_path):
     path = tmp_path / "p.csv"
     path.write_text("second,true_first,p_first,p_second,p_grasper\n0,1,0.3,0.2,0.4\n1,1,0.3,0.4,0.7\n")
-    found = read_predictions(path, ("first", "second"), 0.5)
-    assert found.names == ("first", "second", "grasper")
-    assert found.present.tolist() == [[True, False, False], [False, True, True]]
+    predictions = read_predictions(path, ("first", "second"), 0.5)
+    assert predictions.names == ("first", "second", "grasper")
+    assert predictions.present.tolist() == [[True, False, False], [False, True, True]]
     for column in ("true_phase", "phase"):
         path.write_text(f"second,{column},p_first,p_second\n0,first,0.4,0.2\n1,first,0.1,0.3\n")
         assert read_predictions(path).present.tolist() == [[True, False], [False, True]]

@@ -8,6 +8,7 @@ from fedmed.errors import BundleError
 from fedmed.reports.live import Follower
 from fedmed.reports.run import read_run, score_of
 from fedmed.reports.run_report import report_of
+from tests.reports.records import change
 
 AUROC = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 JOB = "simulate_job/fedmed"
@@ -15,8 +16,7 @@ UNSCORED = {"study": {"select": "last", "evaluate": False}}
 
 
 def with_facts(folder, **facts):
-    path = folder / "server" / JOB / "run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+    change(folder, "run", **facts)
     return read_run(folder)
 
 

@@ -1,12 +1,11 @@
 """Charts of masks of several classes."""
 
-import json
-
 import pandas as pd
 import pytest
 
 from fedmed.reports.run import read_run
 from fedmed.reports.segmentation_2d_report import ISLANDS, Segmentation2DReport, class_tables
+from tests.reports.records import change, change_test
 
 SCORES = ("dice", "iou", "hd95", "assd")
 CLASSES = [{"name": name, "colour": colour} for name, colour in (("shaft", "#ff0000"), ("wrist", "#00ff00"))]
@@ -16,12 +15,9 @@ CLASSES = [{"name": name, "colour": colour} for name, colour in (("shaft", "#ff0
 def run(fake_run):
     """A run in which no mask of a site shows one of the classes."""
     folder = fake_run(sites={"one": "supervised", "other": "supervised"}, rounds=2, refuse=())
-    server = folder / "server/simulate_job/fedmed"
-    facts, result = (json.loads((server / name).read_text()) for name in ("run.json", "result.json"))
-    result["test"]["one"] |= {f"{score}_{label}": 0.5 for score in SCORES for label in ("shaft", "wrist")}
-    result["test"]["other"] |= {f"{score}_shaft": 0.75 for score in SCORES}
-    (server / "run.json").write_text(json.dumps({**facts, "classes": CLASSES}))
-    (server / "result.json").write_text(json.dumps(result))
+    change_test(folder, "one", **{f"{score}_{label}": 0.5 for score in SCORES for label in ("shaft", "wrist")})
+    change_test(folder, "other", **{f"{score}_shaft": 0.75 for score in SCORES})
+    change(folder, "run", classes=CLASSES)
     return read_run(folder)
 
 

@@ -20,10 +20,10 @@ def run():
     def make(roles, method=FedCy, frames=100):
         sites = [Site(name, role) for name, role in roles.items()]
         trained = [site.name for site in sites if site.role != "evaluate"]
-        own = {name: {"n_samples": float(frames * (place + 1))} for place, name in enumerate(trained)}
-        total = sum(values["n_samples"] for values in own.values())
-        coefficients = {name: values["n_samples"] / total for name, values in own.items()}
-        empty = {"refused": (), "warnings": (), "coefficients": coefficients, "sites": own}
+        numbers = {name: {"n_samples": float(frames * (place + 1))} for place, name in enumerate(trained)}
+        total = sum(values["n_samples"] for values in numbers.values())
+        coefficients = {name: values["n_samples"] / total for name, values in numbers.items()}
+        empty = {"refused": (), "warnings": (), "coefficients": coefficients, "sites": numbers}
         rounds = [Round(index, **dict.fromkeys(UNKNOWN), **empty) for index in range(2)]
         return SimpleNamespace(sites=sites, rounds=rounds, method=method(), total_rounds=2)
 
@@ -41,18 +41,18 @@ def test_whose_the_parts_are(run):
 
 
 def test_the_chart(run):
-    found = run({"a": "supervised", "b": "unsupervised"})
-    (name,) = SentPartsSection().charts(found)
+    finished = run({"a": "supervised", "b": "unsupervised"})
+    (name,) = SentPartsSection().charts(finished)
     assert name == "aggregation", "in place of the discs of every report"
-    frames, bands = shares(found).axes
+    frames, bands = shares(finished).axes
     assert frames.get_title() == "Frames processed in a round"
     assert sorted(line.get_ydata().tolist() for line in frames.lines)[:2] == [[100, 100], [200, 200]]
     assert bands.get_title() == "Weight in the aggregate" and len(bands.collections) == 2
 
 
 def test_without_numbers_of_frames_the_usual_chart_stays(run):
-    found = run({"a": "supervised"})
-    for line in found.rounds:
+    finished = run({"a": "supervised"})
+    for line in finished.rounds:
         line.sites["a"].clear()
-    assert SentPartsSection().charts(found) == {}
-    assert SentPartsSection().columns(found) == {} and SentPartsSection().notes(found) == []
+    assert SentPartsSection().charts(finished) == {}
+    assert SentPartsSection().columns(finished) == {} and SentPartsSection().notes(finished) == []

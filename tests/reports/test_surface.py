@@ -30,8 +30,8 @@ def test_lungs_are_the_air_inside_the_body_with_their_vessels():
     image[ball(0, 60, 0, 8)] = -900  # a little air elsewhere
     assert (find_lungs(image, SPACING) & ~LUNGS).sum() < 0.1 * LUNGS.sum()
     image[ball(50, 0, 0, 5)] = 40
-    found = find_lungs(image, SPACING)
-    assert found[ball(50, 0, 0, 5)].all() and found[LUNGS].all()
+    lungs = find_lungs(image, SPACING)
+    assert lungs[ball(50, 0, 0, 5)].all() and lungs[LUNGS].all()
 
 
 def test_lungs_of_a_tight_crop_and_of_no_chest():

@@ -1,7 +1,5 @@
 """Numbers of a training are shown that the run's method declares, if a site reported them."""
 
-import json
-
 import pytest
 
 from fedmed.methods.declarations import LOSS
@@ -12,19 +10,13 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.training_scalars import declared, last_values, leading, points, reported
 from fedmed.systems.covid_fssl.method import Consistency
-
-SERVER = "server/simulate_job/fedmed"
+from tests.reports.records import change, change_rounds
 
 
 def with_method(folder, spec, **numbers):
     """The run with a method in its records, and with further numbers of one site in every round."""
-    facts = json.loads((folder / SERVER / "run.json").read_text())
-    facts["config"]["study"]["method"] = spec
-    (folder / SERVER / "run.json").write_text(json.dumps(facts))
-    lines = [json.loads(line) for line in (folder / SERVER / "rounds.jsonl").read_text().splitlines()]
-    for line in lines:
-        line["sites"]["ct_east"] |= numbers
-    (folder / SERVER / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    change(folder, "run", config={"study": {"method": spec}})
+    change_rounds(folder, lambda _, line: {"sites": line["sites"] | {"ct_east": line["sites"]["ct_east"] | numbers}})
     return read_run(folder)
 
 

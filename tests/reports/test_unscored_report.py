@@ -1,11 +1,9 @@
 """A run without labels: losses, contrastive accuracy, what changed, who weighed how much, and what comes next."""
 
-import io
 import json
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from fedmed.reports import training_scalars
 from fedmed.reports.live import Follower, render
@@ -16,6 +14,7 @@ from fedmed.reports.unscored_report import learner_rows
 from fedmed.systems.fedmoco import report as representation_section
 from fedmed.systems.fedmoco.method import FedMoCo
 from fedmed.systems.fedmoco.report import exchange_note
+from tests.reports.records import change, change_rounds, shown
 
 SCORE = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 SITES = ("cxr_children", "cxr_metro", "cxr_rural")
@@ -28,9 +27,9 @@ def rounds_of(rounds, from_round, rng):
     lines = []
     for index in range(rounds):
         progress = 1 - np.exp(-3 * index / max(rounds - 1, 1))
-        told, extras = {}, {}
+        numbers, extras = {}, {}
         for place, name in enumerate(SITES):
-            told[name] = {
+            numbers[name] = {
                 "n_steps": IMAGES[name] // 32,
                 "n_samples": IMAGES[name],
                 "train_loss": 5.4 - 2.2 * progress + 0.15 * place + rng.normal(0, 0.04),
@@ -39,10 +38,10 @@ def rounds_of(rounds, from_round, rng):
             extras[name] = {"rsa": 1 - (0.5 - 0.1 * place) * (1.05 - progress) * rng.uniform(0.8, 1.1)}
             if index >= from_round:
                 extras[name] |= {} if name == "cxr_children" else {"n": IMAGES[name]}
-                told[name]["train_clamped_fraction"] = 0.02 + 0.01 * place
+                numbers[name]["train_clamped_fraction"] = 0.02 + 0.01 * place
         gaps = {name: 1 - values["rsa"] for name, values in extras.items()}
         shares = {name: gap / sum(gaps.values()) for name, gap in gaps.items()}
-        line = {"round": index, "accepted": list(SITES), "coefficients": shares, "sites": told, "extras": extras}
+        line = {"round": index, "accepted": list(SITES), "coefficients": shares, "sites": numbers, "extras": extras}
         moved = {"seconds": 7.5, "bytes_down": 3_300_000, "bytes_up": 3_300_000}
         lines.append({**line, **moved, "score": None, "bytes_extras": 12 + (6_500 if index >= from_round else 0)})
     return lines
@@ -68,9 +67,7 @@ def make_run(root, rounds=4, done=None, from_round=2):
         "score": SCORE,
         "kind": "encoder",
         "sites": {name: {"role": "unsupervised", "weight": 1.0} for name in SITES},
-        "config": {
-            "study": {"epochs": 1.0, "select": "last", "evaluate": False, "method": method},
-        },
+        "config": {"study": {"epochs": 1.0, "select": "last", "evaluate": False, "method": method}},
         "started": "2026-11-21T09:05:00+00:00",
     }
     (server / "run.json").write_text(json.dumps(facts))
@@ -91,14 +88,12 @@ def run(tmp_path_factory):
     return read_run(make_run(tmp_path_factory.mktemp("pretraining") / "run"))
 
 
-def shown(what, width=80):
-    console = Console(file=io.StringIO(), width=width)
-    console.print(what)
-    return console.file.getvalue()
+@pytest.fixture(scope="module")
+def written(run, tmp_path_factory):
+    return write_report(run.folder, tmp_path_factory.mktemp("report"))
 
 
-def test_the_page_tells_losses_changes_and_weights_and_no_score(run, tmp_path):
-    written = write_report(run.folder, tmp_path)
+def test_the_page_tells_losses_changes_and_weights_and_no_score(written):
     html = written.html.read_text()
     for words in (
         "Contrastive accuracy",
@@ -118,8 +113,8 @@ def test_the_page_tells_losses_changes_and_weights_and_no_score(run, tmp_path):
     assert {path.name for path in written.pngs} == {"curves.png", "aggregation.png", "traffic.png"}
 
 
-def test_what_comes_next_is_of_the_user_s_own_study(run, tmp_path):
-    html = write_report(run.folder, tmp_path).html.read_text().replace("&#39;", "'").replace("&gt;", ">")
+def test_what_comes_next_is_of_the_user_s_own_study(written):
+    html = written.html.read_text().replace("&#39;", "'").replace("&gt;", ">")
     assert "scripts/package_job.py --init linear > cxr_fedmoco_linear.yaml" in html
     assert "--set 'sites={cxr_children: supervised, cxr_metro: supervised, cxr_rural: supervised}'" in html
     assert "--set 'overlays=[demo]'" in html and "scripts/simulate.py jobs/cxr_fedmoco_fine_tuning" in html
@@ -159,9 +154,7 @@ def test_an_interrupted_run_has_a_page_too(tmp_path, done):
 
 def test_without_numbers_of_it_the_page_has_no_representation(tmp_path):
     folder = make_run(tmp_path / "run", rounds=2, from_round=1)
-    path = folder / "server" / JOB / "rounds.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps({**line, "extras": {}}) + "\n" for line in lines))
+    change_rounds(folder, lambda *_: {"extras": {}})
     html = page(read_run(folder))
     assert "Representation kept" not in html and "The area of a disc" in html
     assert "synthetic" in html
@@ -169,14 +162,10 @@ def test_without_numbers_of_it_the_page_has_no_representation(tmp_path):
 
 def test_of_a_run_whose_method_is_not_recorded_the_loss_and_the_weights_are_left(tmp_path):
     folder = make_run(tmp_path / "run", rounds=2)
-    path = folder / "server" / JOB / "run.json"
-    facts = json.loads(path.read_text())
-    del facts["config"]["study"]["method"]
-    path.write_text(json.dumps(facts))
+    change(folder, "run", config={"study": {"epochs": 1.0, "select": "last", "evaluate": False}})
     run = read_run(folder)
-    assert set(learner_rows(run, training_scalars.reported(run))[0]) == {
-        *("site", "images", "loss, first → last round", "weight")
-    }
+    heads = {"site", "images", "loss, first → last round", "weight"}
+    assert set(learner_rows(run, training_scalars.reported(run))[0]) == heads
     html = page(run)
     assert "The area of a disc" in html and "What to do next" not in html and "ontrastive" not in html
 

@@ -5,24 +5,45 @@ import shutil
 import pytest
 
 
+@pytest.fixture
+def run_script(load_script, capsys):
+    """Return a function that runs a script in this process: exit code, what it says, what it complains of."""
+
+    def run(name, *arguments):
+        code = load_script(name).main([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
 @pytest.fixture(scope="session")
-def _interrupted(tmp_path_factory, write_tiny_job):
+def run_first_round():
+    """Return a function: job, workspace -> runs the job there and stops it after its first round."""
     from fedmed.federation.client import Client
     from fedmed.federation.loop import run_job
     from fedmed.federation.server import Server
 
-    folder, tasks = tmp_path_factory.mktemp("interrupted"), Server.train_tasks
+    tasks = Server.train_tasks
 
     def first_round_only(self, round):
         if round:
             raise KeyboardInterrupt
         return tasks(self, round)
 
+    def run(job, workspace):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Client, "_score", lambda self, task, parser: {"val_dice": 0.5})
+            patch.setattr(Server, "train_tasks", first_round_only)
+            run_job(job, workspace)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def _interrupted(tmp_path_factory, write_tiny_job, run_first_round):
+    folder = tmp_path_factory.mktemp("interrupted")
     job = write_tiny_job(folder, "study", sites={"ct_north": "supervised"}, rounds=2, steps=1)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Client, "_score", lambda self, task, parser: {"val_dice": 0.5})
-        patch.setattr(Server, "train_tasks", first_round_only)
-        run_job(job, folder / "ws")
+    run_first_round(job, folder / "ws")
     return folder
 
 

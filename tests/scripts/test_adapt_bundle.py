@@ -1,21 +1,15 @@
 """The command that adapts a bundle to a hospital's own images."""
 
+from functools import partial
+
 import pytest
 
 from fedmed_demo import demo_site
 
 
 @pytest.fixture
-def adapt(capsys, load_script):
-    """Return a function that runs the script in this process: exit code, what it says, what it complains of."""
-    script = load_script("adapt_bundle")
-
-    def adapt(*arguments):
-        code = script.main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return adapt
+def adapt(run_script):
+    return partial(run_script, "adapt_bundle")
 
 
 def test_one_command_says_of_each_adaptation_why(adapt, exported_bundle, fedmed_home, tmp_path):

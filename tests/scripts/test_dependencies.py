@@ -97,11 +97,8 @@ def test_a_requirement_without_a_version_is_refused(module, tmp_path):
 def test_a_further_build_of_a_pinned_version_may_be_installed_on_its_platform(module, tmp_path):
     wheel = tmp_path / "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
     wheel.write_bytes(b"x")
-    for platform, version, added in (
-        ("linux-x86_64", "2.13.0", 1),
-        ("linux-aarch64", "2.13.0", 0),
-        ("linux-x86_64", "2.12.0", 0),
-    ):
+    known = (("linux-x86_64", "2.13.0", 1), ("linux-aarch64", "2.13.0", 0), ("linux-x86_64", "2.12.0", 0))
+    for platform, version, added in known:
         lock = {"torch": (version, set())}
         module["add_build"](lock, wheel, platform)
         assert len(lock["torch"][1]) == added
@@ -110,9 +107,8 @@ def test_a_further_build_of_a_pinned_version_may_be_installed_on_its_platform(mo
 def test_no_code_lets_opencv_open_a_file():
     """Its FFmpeg and its decoders of images have open advisories: pictures go to Pillow, videos to PyAV."""
     reading = re.compile(r"cv2\.(VideoCapture|imread|imdecode|VideoWriter|imreadmulti|FileStorage)")
-    sources = [
-        path for room in ("custom", "bundles", "monailabel_app", "scripts") for path in (ROOT / room).rglob("*.py")
-    ]
+    rooms = ("custom", "bundles", "monailabel_app", "scripts")
+    sources = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
     assert sources and not [path for path in sources if reading.search(path.read_text(encoding="utf-8"))]
 
 

@@ -176,11 +176,8 @@ def test_a_folder_in_the_way_is_left_alone(checkout):
     place.mkdir()
     (place / "thesis.txt").write_text("mine")
     result = run(checkout, "--setup")
-    assert (
-        result.returncode == 2
-        and "is not a virtual environment" in result.stderr
-        and (place / "thesis.txt").read_text() == "mine"
-    )
+    assert result.returncode == 2 and "is not a virtual environment" in result.stderr
+    assert (place / "thesis.txt").read_text() == "mine"
 
 
 def test_help_sets_nothing_up(checkout):

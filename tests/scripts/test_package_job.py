@@ -77,11 +77,8 @@ def test_what_sites_must_allow_is_said_with_the_line(load_script, tmp_path, caps
     agreement = agreement.replace("user_weights:\n  b: 0.5\n", "")
     agreement += "warm_start: {rounds: 6}\n"
     line = "    privacy: {allowed_extras: [agreed_share, mean_scores]}\n"
-    for text, lines in (
-        (agreement, [line]),
-        (STUDY, []),
-        (PRETRAINING, ["    privacy: {allowed_extras: [mu, n, rsa, sigma]}\n"]),
-    ):
+    other = "    privacy: {allowed_extras: [mu, n, rsa, sigma]}\n"
+    for text, lines in ((agreement, [line]), (STUDY, []), (PRETRAINING, [other])):
         (tmp_path / "study.yaml").write_text(text)
         assert load_script("package_job").main([str(tmp_path / "study.yaml"), str(tmp_path / "job"), "--replace"]) == 0
         assert [said for said in capsys.readouterr().out.splitlines(True) if "privacy:" in said] == lines
@@ -107,10 +104,8 @@ def test_one_command_writes_fedmoco_for_own_sites(package, tmp_path):
     assert job.study.steps is None and job.short_rule["args"]["weighting"]["name"] == "rsa"
     assert job.overlays(job.model_role) == job.overlays(job.role("a")) == ["pretrain"]
     texts = {path.name: path.read_text() for path in (tmp_path / "study").rglob("config_fed_*.json")}
-    assert "executors.ContrastiveExecutor" in texts["config_fed_client.json"]
-    assert (
-        '"metadata"' in texts["config_fed_client.json"] and "SelfAdaptiveAggregator" in texts["config_fed_server.json"]
-    )
+    assert all(word in texts["config_fed_client.json"] for word in ("executors.ContrastiveExecutor", '"metadata"'))
+    assert "SelfAdaptiveAggregator" in texts["config_fed_server.json"]
 
 
 def test_a_job_may_start_from_a_part_of_a_checkpoint(package, tmp_path):
@@ -189,8 +184,7 @@ def test_a_study_that_is_not_there_and_a_method_that_is_unknown(load_script, tmp
     assert script.main([str(tmp_path / "no.yaml"), str(tmp_path / "job")]) == 2
     assert "no.yaml cannot be read" in capsys.readouterr().err
     assert script.main(["--init", "fedmocco"]) == 2
-    known = "'fedmocco' is unknown; there are agreement, consistency, fedas, fedavg_moco, fedcy, feddp, fedfixmatch, "
-    assert known in capsys.readouterr().err
+    assert "'fedmocco' is unknown; there are agreement, consistency, " in capsys.readouterr().err
     assert script.main(["--init", "os.system"]) == 2
     assert "a job may not name the class" in capsys.readouterr().err
 
@@ -207,23 +201,23 @@ def test_an_algorithm_is_added_to_any_study(load_script, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "line", "found"),
+    ("name", "line", "setting"),
     [
         ("covid_fssl", ["--algorithm", "fedprox"], ("algorithm", "fedprox")),
         ("cxr_finetune", ["--set", "server_step=adamw"], ("server_step", "adamw")),
         ("tools_paper", ["--algorithm", "feddyn", "--set", "name=dynamic"], ("algorithm", "feddyn")),
     ],
 )
-def test_any_job_of_fedmed_gets_an_algorithm_or_an_optimizer_by_one_line(name, line, found, load_script, tmp_path):
+def test_any_job_of_fedmed_gets_an_algorithm_or_an_optimizer_by_one_line(name, line, setting, load_script, tmp_path):
     """All else stays as it was, comments included, and the job itself too."""
-    main, key = load_script("package_job").main, found[0]
+    main, key = load_script("package_job").main, setting[0]
     before = read_job(shipped(name)).text
     assert main([str(shipped(name)), str(tmp_path / "job"), *line]) == 0
     made, old = read_job(tmp_path / "job"), read_job(shipped(name))
-    assert (getattr(made.study, key), getattr(old.study, key)) == (found[1], None)
+    assert (getattr(made.study, key), getattr(old.study, key)) == (setting[1], None)
     same = {key: None, "name": old.study.name}
     assert made.study.model_copy(update=same) == old.study and old.text == before
-    assert set(made.text.splitlines()) - set(before.splitlines()) <= {": ".join(found), "name: dynamic"}
+    assert set(made.text.splitlines()) - set(before.splitlines()) <= {": ".join(setting), "name: dynamic"}
 
 
 def test_an_algorithm_takes_the_place_of_that_of_a_job(load_script, tmp_path):

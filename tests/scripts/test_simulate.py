@@ -93,7 +93,17 @@ def test_the_simulator_gets_absolute_paths_and_a_thread_for_each_site(script, jo
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stop_ends_every_process_and_says_where_things_are(job, stand_in, tmp_path, number):
     """NVFlare starts each site in a session of its own, so the group's signal alone would leave it running."""
-    stand_in(
+    process, site = simulation(job, stand_in, tmp_path, stderr=subprocess.PIPE, text=True)
+    process.send_signal(number)
+    _, printed = process.communicate(timeout=600)
+    assert process.returncode == 130
+    assert f"what was done so far is in {tmp_path / 'ws'}" in printed
+    assert gone(site)
+
+
+def simulation(job, stand_in, tmp_path, **how):
+    """Start a simulation that runs until a test ends it; return its process and that of its site."""
+    stand_in(  # a site in a session of its own
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'], start_new_session=True)\n"
         "(w.parent / 'pid.tmp').write_text(str(child.pid)); (w.parent / 'pid.tmp').rename(w.parent / 'pid')\n"
         "time.sleep(3600)"
@@ -106,36 +116,16 @@ def test_a_stop_ends_every_process_and_says_where_things_are(job, stand_in, tmp_
         "runpy.run_path(program, run_name='__main__')"
     )
     line = [os.path.join(sys.prefix, "bin", "python"), "-c", launcher, str(SCRIPT), sys.executable, str(job)]
-    process = subprocess.Popen([*line, "--workspace", str(tmp_path / "ws")], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 600
-    while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    child = psutil.Process(int((tmp_path / "pid").read_text()))
-    process.send_signal(number)
-    _, printed = process.communicate(timeout=600)
-    assert process.returncode == 130
-    assert f"what was done so far is in {tmp_path / 'ws'}" in printed
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
-
-
-SLEEPER = (  # a site in a session of its own, whose parent then ends too
-    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'], start_new_session=True)\n"
-    "(w.parent / 'pid.tmp').write_text(str(child.pid)); (w.parent / 'pid.tmp').rename(w.parent / 'pid')\n"
-)
+    process = subprocess.Popen([*line, "--workspace", str(tmp_path / "ws")], **how)
+    until((tmp_path / "pid").exists, seconds=600)
+    return process, psutil.Process(int((tmp_path / "pid").read_text()))
 
 
 @pytest.fixture
 def started(job, stand_in, tmp_path):
     """A simulation in a group of processes of its own, and its site's process; it runs until a test ends it."""
-    stand_in(SLEEPER + "time.sleep(3600)")
-    launcher = "import sys, runpy; program, sys.executable = sys.argv[1:3]; sys.argv = [program, *sys.argv[3:]]; "
-    launcher += "sys.path[0] = program.rpartition('/')[0]; runpy.run_path(program, run_name='__main__')"
-    line = [os.path.join(sys.prefix, "bin", "python"), "-c", launcher, str(SCRIPT), sys.executable, str(job)]
-    process = subprocess.Popen([*line, "--workspace", str(tmp_path / "ws")], start_new_session=True)
-    deadline = time.monotonic() + 600
-    while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    yield process, psutil.Process(int((tmp_path / "pid").read_text()))
+    process, site = simulation(job, stand_in, tmp_path, start_new_session=True)
+    yield process, site
     process.kill()
     process.wait()
 
@@ -194,29 +184,25 @@ def test_a_folder_that_is_not_a_job(script, job, capsys, meta, words):
     assert words in capsys.readouterr().err
 
 
-def test_a_missing_job(script, tmp_path, capsys):
-    assert script.main([str(tmp_path / "none")]) == 2
-    assert "the folder does not exist" in capsys.readouterr().err
-
-
-def test_a_study_with_mistakes_is_told_before_anything_starts(script, stand_in, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["{tmp}/none"], "the folder does not exist"),
+        (["{tmp}/study.yaml"], "study.yaml: is empty; it must hold 'key: value' lines"),
+        (["{tmp}/job", "--models", "{tmp}/none"], "/none is not a folder"),
+        (["{tmp}/job", "--threads", "0"], "use 1 to 2"),
+        (["{tmp}/job", "--threads", "3"], "use 1 to 2"),
+        (["{tmp}/job", "--workspace", "{tmp}"], "would be deleted"),
+        (["{tmp}/job", "--workspace", "{tmp}/a b"], "a space"),
+    ],
+)
+def test_mistakes_are_told_before_anything_starts(script, job, stand_in, tmp_path, capsys, arguments, words):
     stand_in("raise SystemExit('must not start')")
     (tmp_path / "study.yaml").touch()
-    assert script.main([str(tmp_path / "study.yaml"), "--workspace", str(tmp_path / "ws")]) == 2
-    assert f"{tmp_path / 'study.yaml'}: is empty; it must hold 'key: value' lines" in capsys.readouterr().err
-
-
-def test_missing_models_are_told_before_anything_starts(script, job, stand_in, tmp_path, capsys):
-    stand_in("raise SystemExit('must not start')")
-    line = [str(job), "--workspace", str(tmp_path / "ws"), "--models", str(tmp_path / "none")]
+    (tmp_path / "server/simulate_job").mkdir(parents=True)
+    line = ["--workspace", str(tmp_path / "ws"), *(argument.format(tmp=tmp_path) for argument in arguments)]
     assert script.main(line) == 2
-    assert f"--models {tmp_path / 'none'} is not a folder" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("threads", ["0", "3"])
-def test_threads_that_do_not_fit(script, job, tmp_path, capsys, threads):
-    assert script.main([str(job), "--threads", threads, "--workspace", str(tmp_path / "ws")]) == 2
-    assert "use 1 to 2" in capsys.readouterr().err
+    assert words in capsys.readouterr().err
 
 
 def test_a_folder_of_somebody_elses_is_never_deleted(script, job, stand_in, tmp_path, capsys):
@@ -229,13 +215,6 @@ def test_a_folder_of_somebody_elses_is_never_deleted(script, job, stand_in, tmp_
         assert script.main([str(job), "--workspace", str(tmp_path / place)]) == 2
         assert "not an earlier run" in capsys.readouterr().err
         assert path.exists()
-
-
-def test_a_workspace_that_holds_the_job_or_has_a_space_is_refused(script, job, tmp_path, capsys):
-    (tmp_path / "server/simulate_job").mkdir(parents=True)
-    for workspace, words in ((tmp_path, "would be deleted"), (tmp_path / "a b", "a space")):
-        assert script.main([str(job), "--workspace", str(workspace)]) == 2
-        assert words in capsys.readouterr().err
 
 
 def test_without_nvflare_beside_python(script, job, tmp_path, monkeypatch, capsys):
@@ -335,28 +314,17 @@ def test_places_may_be_named_from_the_current_folder(script, job, stand_in, tmp_
 
 
 @pytest.fixture(scope="module")
-def runs(finished_run, tmp_path_factory):
+def runs(finished_run, tmp_path_factory, run_first_round):
     """Folder with a ``job``, its finished ``run``, and its ``control``: finished, and stopped ``half`` way."""
     from fedmed.checks.control_check import write_control
-    from fedmed.federation.client import Client
     from fedmed.federation.loop import run_job
-    from fedmed.federation.server import Server
 
-    folder, tasks = tmp_path_factory.mktemp("both"), Server.train_tasks
+    folder = tmp_path_factory.mktemp("both")
     shutil.copytree(finished_run.parent / "study", folder / "job")
     shutil.copytree(finished_run, folder / "run")
     control = write_control(folder / "job", folder / "scratch")
     run_job(control, folder / "control")
-
-    def first_round_only(self, round):
-        if round:
-            raise KeyboardInterrupt
-        return tasks(self, round)
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Client, "_score", lambda self, task, parser: {"val_dice": 0.5})
-        patch.setattr(Server, "train_tasks", first_round_only)
-        run_job(control, folder / "half")
+    run_first_round(control, folder / "half")
     return folder
 
 
@@ -379,9 +347,9 @@ def test_a_job_for_sites_without_custom_code_can_be_tried(script, runs, stand_in
     """NVFlare's simulator loads a class for an app alone that has a folder custom/; the study is the job's."""
     sites = {"ct_north": "supervised", "ct_east": "unsupervised", "ct_west": "evaluate"}
     job = tiny_job(name="study", sites=sites, rounds=2, custom=False)
-    told = "job = Path(sys.argv[2]); print(job.name, [any((app / 'custom').glob('*')) for app in job.glob('app_*')])\n"
-    told += "print((job / 'app_server/config/study.yaml').read_text())"
-    stand_in(COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')") + told)
+    code = "job = Path(sys.argv[2]); print(job.name, [any((app / 'custom').glob('*')) for app in job.glob('app_*')])\n"
+    code += "print((job / 'app_server/config/study.yaml').read_text())"
+    stand_in(COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')") + code)
     assert script.main([str(job), "--workspace", str(tmp_path / "ws"), "--quiet", *control]) == 0, capsys.readouterr()
     logs = ["ws.log", "ws/control.log"] if control else ["ws.log"]
     for log in logs:
@@ -393,8 +361,8 @@ def test_a_job_for_sites_without_custom_code_can_be_tried(script, runs, stand_in
 
 @pytest.mark.usefixtures("no_pictures")
 def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, tmp_path, capsys):
-    told = "print(sys.argv)\nprint('rounds:', os.environ['FEDMED_SHARED_ROUNDS'])"
-    stand_in(COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')") + told)
+    code = "print(sys.argv)\nprint('rounds:', os.environ['FEDMED_SHARED_ROUNDS'])"
+    stand_in(COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')") + code)
     assert script.main(line(runs, tmp_path / "ws", "--threads", "2")) == 0
     printed = capsys.readouterr().out
     assert printed.index("job: 3 sites, 2 threads") < printed.index("study: Dice on each site's test list")
@@ -413,8 +381,8 @@ def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, t
 
 
 def test_sites_may_take_part_in_the_control_and_learn_nothing(script, runs, stand_in, tmp_path, capsys):
-    told = "print((Path(sys.argv[2]) / 'app_server/config/study.yaml').read_text())"
-    stand_in(COPY.format(runs=str(runs), name="'run'") + told)
+    code = "print((Path(sys.argv[2]) / 'app_server/config/study.yaml').read_text())"
+    stand_in(COPY.format(runs=str(runs), name="'run'") + code)
     options = [str(runs / "job"), "--workspace", str(tmp_path / "ws"), "--silent-control", "--quiet"]
     assert script.main(options) == 0
     study = (tmp_path / "ws/control.log").read_text()
@@ -511,10 +479,8 @@ def test_a_job_that_adapts_has_two_controls(script, adapting, tmp_path, capsys):
     options = [str(adapting), "--workspace", str(tmp_path / "ws"), "--control"]
     assert script.main(options) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    begun = [
-        printed.index(said)
-        for said in ("job: three trainings", "job: 3 sites", " control: job:", "adapted control: job:")
-    ]
+    said = ("job: three trainings", "job: 3 sites", " control: job:", "adapted control: job:")
+    begun = [printed.index(words) for words in said]
     assert begun == sorted(begun) and printed.count("report: ") == 1
     assert re.search("ct_east, which has no labels: Dice .* left out, .* adapted, .* with learning: ", printed)
     left, adapted = ((tmp_path / f"ws/{name}.log").read_text() for name in ("control", "control_adapted"))

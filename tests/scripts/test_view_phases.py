@@ -67,9 +67,9 @@ def test_a_site_of_a_simulation_by_its_name(script, job, tmp_path, capsys):
 
 
 def test_what_is_there_is_drawn_and_mistakes_are_said_in_one_line(script, job, tmp_path, capsys):
-    evaluation, asked = job / "fedmed" / "evaluation", [str(job), "--out", str(tmp_path / "out"), "--dpi", "40"]
+    evaluation, arguments = job / "fedmed" / "evaluation", [str(job), "--out", str(tmp_path / "out"), "--dpi", "40"]
     (evaluation / "best.npz").unlink()
-    assert script.main(asked) == 0 and [path.name for path in (tmp_path / "out").iterdir()] == ["features.png"]
+    assert script.main(arguments) == 0 and [path.name for path in (tmp_path / "out").iterdir()] == ["features.png"]
     np.savez(evaluation / "features.npz", **{**FEATURES, "explained": np.zeros(3)})
     for change, words in (
         (lambda: None, "features.npz: points, phases and videos do not fit together"),
@@ -77,7 +77,7 @@ def test_what_is_there_is_drawn_and_mistakes_are_said_in_one_line(script, job, t
         (evaluation.rmdir, "looked for"),
     ):
         change()
-        assert script.main(asked) == 2
+        assert script.main(arguments) == 2
         said = capsys.readouterr().err
         assert words in said and said.count("\n") == 1
     np.savez((evaluation.mkdir(), evaluation / "features.npz")[1], **FEATURES)

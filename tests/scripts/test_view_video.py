@@ -52,8 +52,8 @@ def pixels(picture, colour):
 def test_a_sheet_and_a_film_of_a_sites_video(script, site, run, tmp_path, capsys):
     path, root = site
     out, film = tmp_path / "new" / "sheet.png", tmp_path / "new" / "film.mp4"
-    asked = ["0", "--site", str(path), "--run", str(run), "--out", str(out), *FRAMES]
-    assert script.main([*asked, "--video", str(film), "--rate", "1"]) == 0
+    line = ["0", "--site", str(path), "--run", str(run), "--out", str(out), *FRAMES]
+    assert script.main([*line, "--video", str(film), "--rate", "1"]) == 0
     said = capsys.readouterr()
     assert said.out.split() == [str(out), str(film)] and not said.err.strip()
     sheet = Image.open(out)
@@ -65,9 +65,8 @@ def test_a_sheet_and_a_film_of_a_sites_video(script, site, run, tmp_path, capsys
     lines = [int(np.argmax(frame[-40:].astype(int).min(axis=2).mean(axis=0))) for frame in frames]
     assert np.all(np.diff(lines) > 0) and lines[-1] > 600  # the line of the present moves on
     (entry,) = json.loads((root / "datalist.json").read_text())["testing"]
-    assert (
-        script.main([entry["patient"], *asked[1:]]) == 0 and script.main([str(root / entry["video"]), *asked[1:]]) == 0
-    )
+    for name in (entry["patient"], str(root / entry["video"])):
+        assert script.main([name, *line[1:]]) == 0
 
 
 def test_called_masks_are_filled_and_true_ones_outlined(script, site, tmp_path):
@@ -80,8 +79,8 @@ def test_called_masks_are_filled_and_true_ones_outlined(script, site, tmp_path):
     files = [str(root / entry["video"]), *FRAMES]
     for name, more in (("true", []), ("both", ["--called", str(tmp_path / "called")])):
         out, film = tmp_path / f"{name}.png", tmp_path / f"{name}.mp4"
-        asked = [*files, "--masks", str(root / entry["masks"]), *more, "--out", str(out)]
-        assert script.main([*asked, "--video", str(film), "--rate", "1"]) == 0
+        line = [*files, "--masks", str(root / entry["masks"]), *more, "--out", str(out)]
+        assert script.main([*line, "--video", str(film), "--rate", "1"]) == 0
     yellow = np.array(ImageColor.getrgb(MARKS[1]), int)
     true, both = (np.asarray(Image.open(tmp_path / f"{name}.png").convert("RGB"), int) for name in ("true", "both"))
     nearer = np.abs(both - yellow).sum(-1) < np.abs(true - yellow).sum(-1) - 30
@@ -108,9 +107,9 @@ def test_values_of_masks_have_the_names_that_are_given(script, site, tmp_path, m
     entry = json.loads((root / "datalist.json").read_text())["training"][0]
     shown = []
     monkeypatch.setattr("fedmed.reports.palette.save_picture", lambda figure, *_: shown.append(figure))
-    asked = [str(root / entry["video"]), "--masks", str(root / entry["masks"]), "--out", str(tmp_path / "a.png")]
+    line = [str(root / entry["video"]), "--masks", str(root / entry["masks"]), "--out", str(tmp_path / "a.png")]
     for more in ([], ["--classes", "shaft", "wrist"]):
-        assert script.main([*asked, "--frames", "30", "--dpi", "50", *more]) == 0
+        assert script.main([*line, "--frames", "30", "--dpi", "50", *more]) == 0
     plain, named = ({text.get_text() for text in figure.texts} for figure in shown)
     assert {"mask 1", "mask 2", "mask 3"} <= plain and not plain & {"shaft", "wrist"}
     assert {"shaft", "wrist", "mask 3"} <= named and "mask 1" not in named
@@ -134,17 +133,17 @@ def test_single_frames_count_in_their_own_time_and_may_differ_in_size(script, si
 
 def test_mistakes_are_said_in_one_line(script, site, run, tmp_path, capsys):
     path, root = site
-    own = ["--site", str(path)]
+    of_site = ["--site", str(path)]
     video = root / "videos" / "LHB-001.mp4"
     (tmp_path / "cut.mp4").write_bytes(video.read_bytes()[:-2000])
     (tmp_path / "odd.csv").write_text("second,p_grasper\n0,1.5\n")
     (tmp_path / "none.csv").write_text("second\n0\n")
     for arguments, message in (
-        (["7", *own], "the video '7' is unknown; use 0; a place is one in 'testing'"),
-        (["LHB-01", *own], "(did you mean 'LHB-001'?)"),
-        (["0", *own, "--list", "unlabeled"], "the list 'unlabeled' is missing"),
-        (["0", *own, "--list", "training", "--run", str(run)], "did not test LHB-001.mp4 of 'training'"),
-        (["0", *own, "--run", str(tmp_path)], "no test of videos of lap_hei2"),
+        (["7", *of_site], "the video '7' is unknown; use 0; a place is one in 'testing'"),
+        (["LHB-01", *of_site], "(did you mean 'LHB-001'?)"),
+        (["0", *of_site, "--list", "unlabeled"], "the list 'unlabeled' is missing"),
+        (["0", *of_site, "--list", "training", "--run", str(run)], "did not test LHB-001.mp4 of 'training'"),
+        (["0", *of_site, "--run", str(tmp_path)], "no test of videos of lap_hei2"),
         ([str(root / "none.mp4")], "none.mp4: the video cannot be read"),
         ([str(tmp_path / "cut.mp4")], "cut.mp4: cannot be opened as a video"),
         ([str(video), "--labels", str(tmp_path / "no.csv")], "no.csv: the table of labels cannot be read"),
@@ -166,8 +165,8 @@ def test_a_run_that_scored_masks_says_where_called_masks_come_from(script, fedme
     table = frames_file(tmp_path / "run/inst_hyst/simulate_job/fedmed/evaluation", 0, case_names([entry])[0])
     table.parent.mkdir(parents=True)
     table.write_text(",".join(["second", *SCORES, "dice_shaft"]) + "\n0.0,0.5,0.4,3,2,0.5\n")
-    asked = ["0", "--site", str(yaml_file), "--out", str(tmp_path / "sheet.png"), *FRAMES]
-    assert script.main([*asked, "--run", str(tmp_path / "run")]) == 2
+    line = ["0", "--site", str(yaml_file), "--out", str(tmp_path / "sheet.png"), *FRAMES]
+    assert script.main([*line, "--run", str(tmp_path / "run")]) == 2
     said, video = capsys.readouterr().err, root / entry["video"]
     assert said.count("\n") == 1 and str(table) in said and "p_grasper" not in said
     for needed in (f"--called OUT/masks/{video.name}", "scripts/export_bundle.py RUN", f"--dataset_dir {video} "):
@@ -176,7 +175,7 @@ def test_a_run_that_scored_masks_says_where_called_masks_come_from(script, fedme
     called.mkdir(parents=True)
     for path in (root / entry["masks"]).iterdir():
         (called / path.name).write_bytes(path.read_bytes())
-    assert script.main([*asked, "--called", str(called)]) == 0 and (tmp_path / "sheet.png").is_file()
+    assert script.main([*line, "--called", str(called)]) == 0 and (tmp_path / "sheet.png").is_file()
 
 
 def test_a_video_of_which_nothing_is_known_is_shown(script, site, tmp_path, capsys):

@@ -49,19 +49,12 @@ def test_what_fedmed_ships_fits_the_schemas():
     whole = re.sub(r"(?m)^# (privacy:|  )", r"\1", template)
     assert yaml.safe_load(whole)["privacy"]["clip_norm"] == 1.0
     assert [errors("site", yaml.safe_load(text)) for text in (template, whole)] == [[], []]
-    assert {path.name: errors("site", yaml.safe_load(path.read_text())) for path in SITES} == {
-        p.name: [] for p in SITES
-    }
+    assert SITES and not [path for path in SITES if errors("site", yaml.safe_load(path.read_text()))]
     assert errors("project", yaml.safe_load((CHECKOUT / "site_configs" / "project.yml").read_text())) == []
 
 
 def test_an_editor_is_told_of_wrong_keys_and_values():
-    assert errors("site", {"data_root": "x", "threads": 0, "privacy": {"clip_norm": "1e-5"}}) == [
-        "privacy/clip_norm",
-        "threads",
-    ]
-    assert errors("site", {"data_rot": "x"}) == [""]
-    assert errors("project", {"name": "a", "participants": [{"name": "b", "type": "c", "org": "d"}]}) == [
-        "",
-        "participants/0/type",
-    ]
+    site = {"data_root": "x", "threads": 0, "privacy": {"clip_norm": "1e-5"}}
+    assert errors("site", site) == ["privacy/clip_norm", "threads"] and errors("site", {"data_rot": "x"}) == [""]
+    project = {"name": "a", "participants": [{"name": "b", "type": "c", "org": "d"}]}
+    assert errors("project", project) == ["", "participants/0/type"]
