@@ -10,7 +10,7 @@ from fedmed_demo.grid import Grid, paint, smooth_noise
 
 @dataclass(frozen=True)
 class LesionMix:
-    """What a site's patients have: relative frequencies of three kinds of lesions, and how they look."""
+    """Lesions of a site's patients: relative frequencies of three kinds, and how they look."""
 
     ground_glass: float = 1.0  # opacities of -750 … -350 HU
     consolidation: float = 0.3  # -100 … 50 HU with a rim of ground glass

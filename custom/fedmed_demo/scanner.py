@@ -1,4 +1,4 @@
-"""What a scanner makes of a chest, and what a site's readers draw on its scan."""
+"""Scan of a chest, and the mask that a site's readers draw on it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a bundle carries of the hospitals that marked the images of its training."""
+"""Means of the hospitals of its training that a bundle carries."""
 
 import pytest
 import torch

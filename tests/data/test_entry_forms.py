@@ -1,4 +1,4 @@
-"""What an entry of each form must name, and what is wrong with its label."""
+"""Files that an entry of each form must name, and wrong labels."""
 
 import pytest
 

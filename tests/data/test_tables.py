@@ -15,7 +15,7 @@ from fedmed.errors import DataError
 
 
 def readers(folder):
-    """What reads each kind of table -> the table."""
+    """Reader of each kind of table -> the table."""
     (folder / "frames").mkdir()
     return {
         "xrays": (lambda: read_table(folder / "labels.csv", {}), folder / "labels.csv"),
@@ -31,7 +31,7 @@ HEADS = {"xrays": "file", "phases": "second", "layout": "a", "index": "video", "
 
 @pytest.fixture(params=HEADS)
 def table(request, tmp_path):
-    """What reads a table, the table, and how its heading begins."""
+    """Reader of a table, the table, and how its heading begins."""
     read, path = readers(tmp_path)[request.param]
     return read, path, HEADS[request.param]
 

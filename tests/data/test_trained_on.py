@@ -1,4 +1,4 @@
-"""What a site trains on, in words and as plain values."""
+"""Images that a site trains on, in words and as plain values."""
 
 import json
 

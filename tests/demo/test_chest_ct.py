@@ -1,4 +1,4 @@
-"""What a made-up chest CT must look like, in numbers."""
+"""Properties of a made-up chest CT, in numbers."""
 
 from dataclasses import replace
 

@@ -61,7 +61,7 @@ class CaseStore:
             ) from error
 
     def path(self, case: Mapping[str, Any], settings: str) -> Path:
-        """Where a case is stored: see :func:`case_key`."""
+        """Path of a stored case: see :func:`case_key`."""
         return self.folder / f"{case_key(case, settings)}.pt"
 
     @staticmethod
@@ -228,7 +228,7 @@ class CaseCacheDataset(Dataset):
         return index
 
     def has_foreground(self) -> bool:
-        """Whether any case has foreground voxels, as a ``ForegroundIndexd`` among the transforms finds them."""
+        """True where any case has foreground voxels, as a ``ForegroundIndexd`` among the transforms finds them."""
         return any(len(self.prepared(index)[FOREGROUND]) for index in range(len(self.data)))
 
     def _transform(self, index: int) -> Any:
@@ -275,7 +275,7 @@ def _without_metadata() -> Iterator[None]:
 
 
 def settings_text(steps: Sequence[Any]) -> str:
-    """What the deterministic transforms do, as text that is equal in every process."""
+    """Describe the deterministic transforms in text that is equal in every process."""
     for step in steps:
         # Some transforms store facts of the last image among their attributes, so they are described before first use.
         if step not in _DESCRIBED:

@@ -265,7 +265,7 @@ class Alternating:
 
 
 class PlainImages:
-    """What a dataset prepares once, before its random transforms: ``[i]["image"]``, (C, ...).
+    """Images as a dataset prepares them once, before its random transforms: ``[i]["image"]``, (C, ...).
 
     Args:
         dataset: the training cases.

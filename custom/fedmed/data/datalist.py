@@ -58,7 +58,7 @@ class UnlabelledEntry:
         return label if key != UNLABELED and is_word(label) else None
 
     def wrong(self, key: str, where: str, entry: Mapping[str, Any]) -> str:
-        """What is wrong with a label that is a word, as a sentence; empty for nothing."""
+        """Sentence about a label that is a word and wrong here; "" for none."""
         return ""
 
     def read(self, root: Path, key: str, where: str, entry: Any) -> dict[str, Any]:
@@ -158,12 +158,12 @@ class Video(UnlabelledEntry):
 
 
 def is_word(label: Any) -> bool:
-    """Whether a label is spelled like the name of a class, and not like a file: no folder, no extension."""
+    """True where a label is spelled like the name of a class, and not like a file: no folder, no extension."""
     return isinstance(label, str) and bool(label) and not _FILE_NAME.search(label)
 
 
 def names_path(root: Path, key: str, value: Any) -> bool:
-    """Whether an entry names by this key what is there below ``root``; the label of an image may be a word instead."""
+    """True where an entry names by this key what is there below ``root``; an image's label may be a word instead."""
     return key in PATH_KEYS and isinstance(value, str) and _THERE.get(key, Path.is_file)(root / value)
 
 
@@ -173,7 +173,7 @@ def form_of(classes: Sequence[str] | None) -> UnlabelledEntry:
 
 
 def count_labelled(entries: Iterable[Any]) -> int:
-    """How many entries of a datalist carry a label, of whatever kind."""
+    """Count the entries of a datalist that carry a label, of whatever kind."""
     return sum(isinstance(entry, Mapping) and any(name in entry for name in LABEL_KEYS) for entry in entries)
 
 

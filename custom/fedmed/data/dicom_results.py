@@ -136,7 +136,7 @@ def _first_slices(folder: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Producer:
-    """Who drew the mask: the bundle's name and version, and a digest that tells its weights from others."""
+    """Bundle that drew a mask: name, version, and a digest that tells its weights from others."""
 
     name: str
     version: str

@@ -22,7 +22,7 @@ FIRST_GROUPS, LAST_FIRST, LONGEST_FIRST = (b"\x02\x00", b"\x08\x00"), 0x20, 256
 
 
 def is_dicom(head: bytes) -> bool:
-    """Whether a file begins as DICOM: with the mark after the preamble, or without both with an element that fits.
+    """True where a file begins as DICOM: with the mark after the preamble, or without both with an element that fits.
 
     Args:
         head: the first 132 bytes.
@@ -35,7 +35,7 @@ def is_dicom(head: bytes) -> bool:
 
 
 def dicom_fault(path: Path) -> str:
-    """Why no library may be given a DICOM file; "" for one that is sound at its start, or is not DICOM at all.
+    """Reason to give a DICOM file to no library; "" for one that is sound at its start, or is not DICOM at all.
 
     Raises:
         OSError: it cannot be read.

@@ -1,4 +1,4 @@
-"""Where a volume lies in space."""
+"""Position of a volume in space."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -53,7 +53,7 @@ def voxels_onto(own: np.ndarray, affine: np.ndarray, shape: tuple[int, ...], tol
 def axis_order(
     own: np.ndarray, own_shape: tuple[int, ...], affine: np.ndarray, shape: tuple[int, ...], tolerance: float
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """How a mask is stored on its image's own grid in another order of axes, as dcm2niix and other programs differ.
+    """Order of axes of a mask that is stored on its image's own grid in another one, as dcm2niix and others do.
 
     Args:
         own, own_shape, affine, shape: of the mask and of the image, as in :func:`voxels_onto`.
@@ -90,7 +90,7 @@ def nifti(array: np.ndarray, affine: np.ndarray, like: nib.Nifti1Header | None =
 
 
 def unit_fault(header: nib.Nifti1Header | Mapping[str, Any]) -> str:
-    """Why the voxels of a NIfTI header (or MONAI's metadata of it) are no millimetres; "" where they are."""
+    """Fault of a NIfTI header (or MONAI's metadata of it) whose voxels are not in millimetres; "" for others."""
     units = header.get("xyzt_units", 0)
     unit = UNITS.get(int(np.asarray(units)) & SPACE)
     return f"its header gives voxels in {unit}; save it in millimetres" if unit else ""

@@ -1,4 +1,4 @@
-"""How large an image is, by its header and its file, before a value of it is unpacked; and whether it may be read.
+"""Size of an image by its header and its file, before a value of it is unpacked; and whether it may be read.
 
 A file of a kilobyte can state any size, and one of some megabytes can unpack to that. So everything that opens an image
 of a site (preparation, check, cache, inference, corrections of labels) asks first. Nothing here unpacks into memory.
@@ -41,7 +41,7 @@ PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".gif", ".webp")
 
 @dataclass(frozen=True)
 class StatedSize:
-    """What a header states.
+    """Size that a header states.
 
     Attributes:
         shape: voxels along the axes, or rows and columns.
@@ -65,7 +65,7 @@ def picture(rows: int, columns: int) -> StatedSize:
 
 
 def size_fault(stated: StatedSize, allowed: int | None = None) -> str:
-    """Why an image is too large to be read, and what to do; "" for one that fits.
+    """Say why an image is too large to be read, and what to do; "" for one that fits.
 
     Args:
         stated: what its header says.
@@ -116,7 +116,7 @@ def require_fits(path: Path, allowed: int | None = None) -> None:
 
 
 def nifti_fault(path: Path, allowed: int | None = None) -> str:
-    """Why a NIfTI file is too large, or does not hold what its header states; "" where its reader may be asked."""
+    """Say why a NIfTI file is too large, or that it holds less than its header states; "" for one that may be read."""
     try:
         header = nifti_header(path)
         before = float(header["vox_offset"])
@@ -141,7 +141,7 @@ def nifti_header(path: Path) -> nib.Nifti1Header:
 
 
 def _not_held(path: Path, before: int, stated: int) -> str:
-    """Whether a NIfTI file has fewer bytes than its header states; those of a packed one are counted if it is odd."""
+    """Fault of a NIfTI file with fewer bytes than its header states; a packed one is unpacked to count if it is odd."""
     size = path.stat().st_size
     packed = path.name.lower().endswith(".gz")
     held = size * (DENSEST if packed else 1)

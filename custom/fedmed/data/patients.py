@@ -22,13 +22,13 @@ def stripped(patient: str) -> str:
 
 
 def folded(patient: str) -> str:
-    """What spellings of one id have in common: no blanks, small letters, numbers without leading zeros."""
+    """Common form of the spellings of one id: no blanks, small letters, numbers without leading zeros."""
     text = "".join(stripped(unicodedata.normalize("NFKC", patient)).casefold().split())
     return re.sub(r"(?<!\d)0+(?=\d)", "", text)
 
 
 def owner(entry: object) -> str | None:
-    """Whose an entry of a datalist is, as :func:`folded`; None where it does not say it, or need not."""
+    """Patient of an entry of a datalist, as :func:`folded`; None where it does not say it, or need not."""
     if not isinstance(entry, Mapping) or entry.get("patient") is None or entry.get(BLOCKS_OF):
         return None
     return folded(str(entry["patient"]))
@@ -54,7 +54,7 @@ def check_patients(datalist: Path) -> None:
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """What the rounds of a site read.
+    """Images or videos that the rounds of a site read.
 
     Attributes:
         labelled, unlabelled: images, or videos, whose labels count and whose do not.

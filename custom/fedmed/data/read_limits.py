@@ -1,4 +1,4 @@
-"""What a machine reads: regular files alone, and no more than its memory holds."""
+"""Limits of what is read: regular files alone, and no more than the machine's memory holds."""
 
 import os
 import resource
@@ -48,7 +48,7 @@ def require_regular_files(folder: Path) -> None:
 
 
 def most_bytes() -> int:
-    """What one image may take on any machine; DataError where the variable does not say a number above 0."""
+    """Bytes that one image may take on any machine; DataError where the variable does not say a number above 0."""
     text = os.environ.get(MOST) or str(USUAL)
     try:
         number = float(text)
@@ -60,7 +60,7 @@ def most_bytes() -> int:
 
 
 def allowed_bytes() -> int:
-    """What one image may take in this process now: at most :func:`most_bytes`, its share, and what is free."""
+    """Bytes that one image may take in this process now: at most :func:`most_bytes`, its share, and what is free."""
     free = int(KEPT * psutil.virtual_memory().available)
     return min(most_bytes(), free if _share is None else _share)
 
@@ -86,7 +86,7 @@ def limit_memory(share: int) -> None:
 
 
 def _data_bytes() -> int | None:
-    """What ``RLIMIT_DATA`` counts of this process: private memory that it may write to."""
+    """Bytes that ``RLIMIT_DATA`` counts of this process: private memory that it may write to."""
     status = Path("/proc/self/status")
     lines = status.read_text(encoding="ascii", errors="replace").splitlines() if status.is_file() else []
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData")), None)

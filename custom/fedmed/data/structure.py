@@ -1,4 +1,4 @@
-"""What a study looks for: a value of a mask or an output of a classifier, with name, colour, coded concept, unit."""
+"""Classes of a study: values of a mask or outputs of a classifier, with name, colour, coded concept, unit."""
 
 import re
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ class Structure(BaseModel):
 
     @property
     def title(self) -> str:
-        """What a reader is shown."""
+        """Name for a reader."""
         return self.label or self.name.replace("_", " ")
 
     @property

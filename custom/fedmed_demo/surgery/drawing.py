@@ -95,7 +95,7 @@ class Drawing:
         self.mask[area][covered], self.owner[area][covered] = part.shape.value, number
 
     def _cover(self, part: Piece, window: tuple[int, int, int, int]) -> np.ndarray:
-        """Which share of each pixel of a window a piece covers, were it alone."""
+        """Share of each pixel of a window that a piece covers, were it alone."""
         top, bottom, left, right = window
         stamp = np.zeros((bottom - top, right - left), np.uint8)
         rings = [self.grid.pixels(ring) - (np.array((left, top)) << SHIFT) for ring in (part.outline, *part.holes)]

@@ -51,7 +51,7 @@ class Layers:
         self.height += (cover * (relief - 0.06)).astype(np.float32)
 
     def relief(self) -> np.ndarray:
-        """How far the surface stands out from what is around it; negative in furrows."""
+        """Height of the surface above what is around it; negative in furrows."""
         return self.height - soften(self.height, 0.03 * self.scale)
 
     def finish(self, relief: float, grain: np.ndarray) -> Surface:

@@ -1,4 +1,4 @@
-"""How camera, breath and hands move: smooth functions of time, drawn once a recording."""
+"""Motion of camera, breath and hands: smooth functions of time, drawn once a recording."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ def ease(share: float) -> float:
 
 @dataclass(frozen=True)
 class CameraView:
-    """Where the camera looks: from scene units to view units, in which the frame is 1 high and its middle 0."""
+    """View of the camera: from scene units to view units, in which the frame is 1 high and its middle 0."""
 
     centre: np.ndarray
     zoom: float
@@ -116,7 +116,7 @@ class Hands:
 
 
 def offset(use: InstrumentUse) -> np.ndarray:
-    """Where a hand works beside the common site: the left one holds, the assistant keeps away."""
+    """Place of a hand beside the common site: the left one holds, the assistant keeps away."""
     if use.tool == "specimen_bag":
         return np.array((0.02, 0.02))
     return np.array({LEFT: (-0.2, -0.13), ASSISTANT: (0.12, 0.18)}.get(use.hand, (0.03, 0.02)))
@@ -143,7 +143,7 @@ def habit(use: InstrumentUse, time: float, phase: float) -> tuple[np.ndarray, fl
 
 
 def work_site(operation: Operation, time: float, neck: np.ndarray, fundus: np.ndarray) -> np.ndarray:
-    """Where the work is, in scene units: a blend over a second when a phase ends."""
+    """Place of the work, in scene units: a blend over a second when a phase ends."""
     last = 0.3 * neck + 0.7 * fundus + (0.15, 0.2)
     sites = (0.6 * neck + 0.4 * fundus, neck, neck + 0.15 * (neck - fundus), 0.45 * neck + 0.55 * fundus, last, last)
     shares = np.linspace(-0.5, 0.5, 5)

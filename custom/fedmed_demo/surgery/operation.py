@@ -46,7 +46,7 @@ class Operation:
         return next((phase for phase, _, end in self.phases if time < end), self.phases[-1][0])
 
     def progress(self, phase: int, time: float) -> float:
-        """How much of a phase's work is done at ``time``: 0 … 1, over all parts of a phase that comes twice."""
+        """Share of a phase's work that is done at ``time``: 0 … 1, over all parts of a phase that comes twice."""
         parts = [(start, end) for found, start, end in self.phases if found == phase]
         whole = sum(end - start for start, end in parts)
         done = sum(min(max(time - start, 0.0), end - start) for start, end in parts)

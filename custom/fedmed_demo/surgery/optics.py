@@ -105,7 +105,7 @@ class Smoke:
 
 
 class Outside:
-    """What the camera sees before it enters the body: drapes, lamps and gloves out of focus, then the trocar."""
+    """View of the camera before it enters the body: drapes, lamps and gloves out of focus, then the trocar."""
 
     def __init__(self, rng: np.random.Generator, grid: Plane) -> None:
         self.grid, self.path = grid, Drift(rng, 2, 3.0, 0.12)

@@ -12,7 +12,7 @@ VESSELS = (0.45, 0.10, 0.12)
 
 
 class Tissue(Protocol):
-    """What an organ is drawn with: a patient's random fields and colours; see ``tissue.Body``."""
+    """Material of an organ: a patient's random fields and colours; see ``tissue.Body``."""
 
     grid: Plane
     coarse: np.ndarray

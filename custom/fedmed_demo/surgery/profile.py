@@ -1,4 +1,4 @@
-"""What a made-up hospital's recordings are like, in YAML: optics, tissue, instruments, course of the operations."""
+"""Profile of a made-up hospital's recordings, in YAML: optics, tissue, instruments, course of the operations."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,7 +60,7 @@ class Anatomy(Model):
 
 
 class Instruments(Model):
-    """What instruments look like at this hospital."""
+    """Look of the instruments at this hospital."""
 
     width: Positive = 0.105  # of a shaft at the wrist, in heights of the frame
     bend: float = Field(14.0, ge=0, le=80)  # of the wrist, degrees to either side

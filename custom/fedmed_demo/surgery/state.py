@@ -1,4 +1,4 @@
-"""How far an operation has come, as far as tissue shows it."""
+"""Progress of an operation, as far as tissue shows it."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from fedmed_demo.surgery.operation import Operation
 
 @dataclass(frozen=True)
 class State:
-    """How far the operation is; tissue is drawn anew when it changes."""
+    """Progress of the operation; tissue is drawn anew when it changes."""
 
     free: float  # adhesions taken down, 0 … 1
     open: float  # duct and artery laid open, 0 … 1

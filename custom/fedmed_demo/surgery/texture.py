@@ -57,7 +57,7 @@ def smooth_step(values: np.ndarray, low: float, high: float) -> np.ndarray:
 def mound(
     grid: Plane, centre: tuple[float, float], radii: tuple[float, float], angle: float, warp: np.ndarray | float = 0.0
 ) -> np.ndarray:
-    """How deep each pixel lies in an ellipse: 1 in its middle, 0 at its edge, negative outside; ``warp`` is added."""
+    """Depth of each pixel in an ellipse: 1 in its middle, 0 at its edge, negative outside; ``warp`` is added."""
     x, y = grid.axes
     x, y = x - np.float32(centre[0]), y - np.float32(centre[1])
     cos, sin = np.float32(np.cos(angle)), np.float32(np.sin(angle))
@@ -92,7 +92,7 @@ def soften(field: np.ndarray, pixels: float) -> np.ndarray:
 
 
 def tubes(grid: Plane, lines: Sequence[np.ndarray], width: float) -> np.ndarray:
-    """How deep each pixel lies in tubes along ``lines``, each (N, 2): 1 on an axis, 0 at an edge, negative outside.
+    """Depth of each pixel in tubes along ``lines``, each (N, 2): 1 on an axis, 0 at an edge, negative outside.
 
     Where all of the lines are out of sight it is minus infinity.
     """

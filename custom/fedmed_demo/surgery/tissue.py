@@ -1,4 +1,4 @@
-"""What the camera looks at: wall, liver, fat, vessels and gallbladder of a patient at any moment of the operation."""
+"""Scene before the camera: wall, liver, fat, vessels and gallbladder of a patient at any moment of the operation."""
 
 from copy import deepcopy
 
@@ -47,7 +47,7 @@ class Body:
         self._organs(self.behind)
 
     def _place(self, rng: np.random.Generator) -> None:
-        """Where the gallbladder lies, and each organ: middle, radii and angle."""
+        """Place of the gallbladder and of each organ: middle, radii and angle."""
         self.axis = float(rng.normal(0.85, 0.3))  # of the gallbladder, from fundus to neck
         self.fundus = rng.normal((-0.20, -0.22), 0.09)
         self.long, self.wide = float(rng.uniform(0.25, 0.33)), float(rng.uniform(0.13, 0.19))

@@ -1,4 +1,4 @@
-"""What the six kinds of instrument look like beyond the shaft, as polygons: wrist, jaws or another working end.
+"""Shapes of the six kinds of instrument beyond the shaft, as polygons: wrist, jaws or another working end.
 
 Lengths are in half widths of the shaft; x points from the wrist's joint to the tip, y to one side.
 """
@@ -16,7 +16,7 @@ HINGES = 2.6, 4.2  # half widths from the joint of the jaws to that of the wrist
 
 
 class Style:
-    """What is fixed for one instrument of a recording: its materials, its proportions, and which device it is."""
+    """Constants of one instrument of a recording: its materials, its proportions, and which device it is."""
 
     def __init__(self, seed: int, instruments: Instruments, tool: str) -> None:
         rng = np.random.default_rng(seed)

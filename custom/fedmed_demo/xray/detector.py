@@ -10,7 +10,7 @@ from fedmed_demo.xray.view import View
 
 @dataclass(frozen=True)
 class Detector:
-    """How a site exposes and processes."""
+    """Exposure and processing at a site."""
 
     mu: float  # attenuation of water in 1/mm of the phantom at the site's voltage
     scatter: float  # scattered per direct radiation behind the lungs; a grid keeps it low

@@ -14,7 +14,7 @@ CLASSES = ("normal", "consolidation", "interstitial")
 
 @dataclass(frozen=True)
 class Severity:
-    """How visible findings are: ranges of the attenuation that they add, as shares of water's."""
+    """Visibility of findings: ranges of the attenuation that they add, as shares of water's."""
 
     consolidation: tuple[float, float] = (0.65, 1.0)  # of consolidated lung over aerated lung
     size: tuple[float, float] = (32.0, 62.0)  # radius of a consolidation in mm of the phantom

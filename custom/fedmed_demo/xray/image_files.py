@@ -17,7 +17,7 @@ from pydicom.uid import (
 
 @dataclass(frozen=True)
 class Header:
-    """What a DICOM header says of an image: ``number`` of the patient's images, ``pixel`` in mm, position PA or AP."""
+    """Facts for an image's DICOM header: ``number`` of the patient's images, ``pixel`` in mm, position PA or AP."""
 
     patient: str
     number: int

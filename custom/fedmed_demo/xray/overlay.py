@@ -1,4 +1,4 @@
-"""What lies on the patient or is printed on the film: leads, tubes, side marks, the collimator's border."""
+"""Things on the patient or printed on the film: leads, tubes, side marks, the collimator's border."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Where each pixel of a frontal radiograph lies in the patient, and how thin structures are projected onto it."""
+"""Place of each pixel of a frontal radiograph in the patient, and projection of thin structures onto it."""
 
 from dataclasses import dataclass
 from functools import cached_property

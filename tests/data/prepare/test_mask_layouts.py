@@ -95,7 +95,7 @@ def test_single_pictures_with_a_table_of_values(prepare, tmp_path):
 
 
 def prepared_with(prepare, case):
-    """Why a case is refused where nothing can be used."""
+    """Return the error of a preparation that fails, which names the case."""
     with pytest.raises(Exception) as caught:
         prepare()
     assert case in str(caught.value)

@@ -1,4 +1,4 @@
-"""Who the patient is, where ids are spelled in several ways or nobody says it."""
+"""Patients whose ids are spelled in several ways, or of whom nobody says the id."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Whether phases come in an order of the protocol, and what is said where they do not."""
+"""Phases in the orders of the protocol, and what is said of others."""
 
 from pathlib import Path
 

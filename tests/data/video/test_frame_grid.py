@@ -1,4 +1,4 @@
-"""Which frames are taken of videos whose rate is nearly, or not at all, a multiple of the wanted one."""
+"""Frames that are taken of videos whose rate is nearly, or not at all, a multiple of the wanted one."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""What a bundle's inference takes of a damaged video: every frame that can be read, and at the end what is wrong."""
+"""Inference of a damaged video: every frame that can be read, and at the end what is wrong."""
 
 import importlib
 import sys
@@ -66,7 +66,7 @@ def test_a_video_that_was_cut_short_is_told_from_one_that_ends(write_video, cut_
 
 
 def test_the_table_has_a_row_that_says_so(damaged):
-    """What follows a damaged video is read as ever."""
+    """Videos after a damaged one are read as ever."""
     dataset = importlib.import_module("surgical_tools.frame_dataset")
     first, second = damaged("a.mp4"), damaged("b.mp4")
     paths = [str(first), str(second)]

@@ -1,4 +1,4 @@
-"""What training on tools reads of a site: frames with labels, and one clear error for a table that does not fit."""
+"""Input of training on tools: frames with labels, and one clear error for a table that does not fit."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""How many masks count at a rate, without the video being gone through again."""
+"""Number of masks that count at a rate, without the video being gone through again."""
 
 from fractions import Fraction
 

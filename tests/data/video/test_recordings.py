@@ -1,4 +1,4 @@
-"""What hospitals' recorders write: mirrors, previews, joined files, frames without times; in training and inference."""
+"""Files of hospitals' recorders: mirrors, previews, joined files, frames without times; in training and inference."""
 
 import importlib
 import struct
@@ -39,7 +39,7 @@ def read(request, settings):
 
 
 class _Stream:
-    """What a choice among streams looks at."""
+    """Attributes that a choice among streams looks at."""
 
     def __init__(self, size, disposition):
         self.codec_context, self.disposition = size, disposition

@@ -53,7 +53,7 @@ def test_another_content_or_setting_is_noticed(write_video, store, read):
 
 
 def test_only_where_each_nth_frame_is_taken_another_key_says_so(write_video, store, settings):
-    """What earlier versions have prepared of 25 frames a second is still used, of 29.97 not."""
+    """Videos of 25 frames a second that earlier versions have prepared are still used, those of 29.97 not."""
     for rate, same in ((25, True), (Fraction(30000, 1001), False)):
         path = write_video(frames=60, rate=rate)
         content = hashlib.sha256(path.read_bytes()).hexdigest()

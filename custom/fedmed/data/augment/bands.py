@@ -1,4 +1,4 @@
-"""How strong the frequencies of a site's images are, in bands, and images in which each band is as strong as wanted.
+"""Mean amplitudes of a site's images in bands of frequencies, and images in which each band is as strong as wanted.
 
 After HarmoFL (Jiang, Wang and Dou, AAAI 2022, arXiv 2112.10775), which gives every image the mean amplitude spectrum of
 all clients and keeps its phases. Here a whole site's mean is drawn to that of all sites, by the same factors for all of
@@ -116,7 +116,7 @@ def _of_tiles(tiles: Tensor) -> Tensor:
 
 
 def _radius(sides: Sequence[int], half: bool = False) -> Tensor:
-    """How far each frequency of a spectrum lies from 0, where half a wave a voxel is 1; ``half``: of ``rfftn``."""
+    """Distance of each frequency of a spectrum from 0, where half a wave a voxel is 1; ``half``: of ``rfftn``."""
     squares = torch.zeros(())
     for axis, side in enumerate(sides):
         last = half and axis == len(sides) - 1

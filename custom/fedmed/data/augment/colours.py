@@ -89,7 +89,7 @@ def colours(images: Iterable[Tensor]) -> Colours:
 
 
 def mean_of(others: Iterable[Colours]) -> Colours:
-    """What images of several sites have together, each site counting the same."""
+    """Statistics of the images of several sites together, each site counting the same."""
     parts = list(others)
     mean = torch.stack([one.mean for one in parts]).mean(dim=0)
     spread = torch.stack([one.mean - mean for one in parts]).square().mean(dim=0)
@@ -100,7 +100,7 @@ def mean_of(others: Iterable[Colours]) -> Colours:
 
 
 def distance(own: Colours, wanted: Colours) -> float:
-    """How far a site's colours lie from others', in deviations from image to image: root of the mean over l, α, β."""
+    """Distance of a site's colours from others', in deviations from image to image: root of the mean over l, α, β."""
     width = (own.between.square() + wanted.between.square()).clamp_min(LEAST**2).sqrt()
     return float(((own.mean - wanted.mean) / width).square().mean().sqrt())
 

@@ -1,4 +1,4 @@
-"""How bright images are: histograms, the gamma that makes one like another, and the mean of several sites'."""
+"""Brightness of images: histograms, the gamma that makes one like another, and the mean of several sites'."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

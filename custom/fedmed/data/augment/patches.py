@@ -54,7 +54,7 @@ class Compose(Augment):
 
 
 def weak_view(augment: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
-    """What the pseudo-label is computed from; for a plain callable, the batch itself."""
+    """Return what the pseudo-label is computed from; for a plain callable, the batch itself."""
     weak = getattr(augment, "weak", None)
     return batch if weak is None else weak(batch)
 

@@ -1,4 +1,4 @@
-"""What is known about a CT volume or an X-ray image: where it was found, and what its inspection said."""
+"""Facts about a CT volume, an X-ray image or a video: where it was found, and what its inspection said."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from fedmed.data.video.stored_video import StoredVideo
 
 
 class Volume(NamedTuple):
-    """What may be a volume: a NIfTI file, or the files of a DICOM series."""
+    """Candidate for a volume: a NIfTI file, or the files of a DICOM series."""
 
     key: str  # path relative to the folder that was searched, without ending
     files: tuple[Path, ...]
@@ -37,7 +37,7 @@ class Source:
 
 @dataclass
 class Checked:
-    """What every preparation knows of a volume or image after its inspection; a line of ``prepare_report.csv``."""
+    """Facts about any volume, image or video after its inspection; a line of ``prepare_report.csv``."""
 
     case: str  # its name, unique at the site
     patient: str  # if a DICOM header tells it, a pseudonym of its PatientID
@@ -55,11 +55,11 @@ class Checked:
 
     @property
     def usable(self) -> bool:
-        """Whether no fault was found."""
+        """True where no fault was found."""
         return not self.faults
 
     def named(self) -> dict[str, Path | str]:
-        """What its entry of the datalist names beside the patient, files and words; "" for nothing."""
+        """Files and words that its entry of the datalist names beside the patient; "" for nothing."""
         return {"image": self.image or self.found, "label": self.mask or self.label}
 
 

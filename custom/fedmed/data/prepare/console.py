@@ -1,4 +1,4 @@
-"""What a preparation shows in the terminal, and the options that all preparations have."""
+"""Output of a preparation in the terminal, and the options that all preparations have."""
 
 import argparse
 import os
@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser, what: str, example: str) -> Non
 
 
 def parsed_options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """What a person asks for; without a folder to write, the site's place in FedMed's own folder.
+    """Options of a command line; without ``--out`` that is the site's place in FedMed's own folder.
 
     The ending of a name may begin with ``-``, as in ``--mask-suffix -msk``.
     """

@@ -109,7 +109,7 @@ def _nifti_files(folder: Path) -> Iterator[Path]:
 
 
 def is_nifti(path: Path) -> bool:
-    """Whether a name ends like NIfTI, in small or capital letters."""
+    """True where a name ends like NIfTI, in small or capital letters."""
     return path.name.lower().endswith(NIFTI)
 
 
@@ -118,7 +118,7 @@ def _without_ending(name: str) -> str:
 
 
 def _twice(path: Path, keys: dict[str, Path]) -> str:
-    """Why ``a.nii.gz`` is refused beside ``a.nii``: nobody knows which one the mask and the patient belong to."""
+    """Refuse ``a.nii.gz`` beside ``a.nii``: nobody knows which one the mask and the patient belong to."""
     first = keys.setdefault(_without_ending(str(path)), path)
     return "" if first == path else f"{path.name} lies beside {first.name}, which is used; keep one of the two"
 

@@ -59,7 +59,7 @@ def read_header(path: Path) -> Dataset:
 
 
 def not_ct(head: Dataset) -> str:
-    """Why a header is not that of a CT image; "" for one that is."""
+    """Reason to refuse a header as not that of a CT image; "" for one that is."""
     modality = head.get("Modality", "CT")
     if modality != "CT":
         return f"DICOM modality is {modality}, not CT"
@@ -119,7 +119,7 @@ def _check_common(slices: Sequence[Slice]) -> None:
 
 
 def _scales(name: str, value: object) -> bool:
-    """Whether finite numbers stand there, and none of 0 where they multiply; ITK takes 1 for that too."""
+    """True for finite numbers, and none of 0 where they multiply; ITK takes 1 for that too."""
     if value in (None, ""):
         return False
     numbers = np.array(value, dtype=float, ndmin=1)

@@ -38,7 +38,7 @@ class Slice:
 
     @property
     def name(self) -> str:
-        """What an error calls it."""
+        """Name for errors."""
         return self.path.name if self.frame is None else f"frame {self.frame + 1} of {self.path.name}"
 
     @property
@@ -53,7 +53,7 @@ class Slice:
 
 
 def depths(slices: Sequence[Slice]) -> np.ndarray:
-    """How far each slice lies along the normal of the first, in mm; errors as for a slice's position."""
+    """Depth of each slice along the normal of the first, in mm; errors as for a slice's position."""
     along = slices[0].orientation
     return np.array([each.position for each in slices]) @ np.cross(along[:3], along[3:])
 
@@ -74,7 +74,7 @@ def slices_of(heads: Sequence[Dataset], files: Sequence[Path]) -> list[Slice]:
 
 
 def itk_reads(slices: Sequence[Slice]) -> bool:
-    """Whether ITK reads values and places of these slices as they are meant."""
+    """True where ITK reads values and places of these slices as they are meant."""
     inverted = any(each.head.get("PhotometricInterpretation") == "MONOCHROME1" for each in slices)
     return not inverted and all(each.frame is None for each in slices)
 
@@ -123,7 +123,7 @@ def _frames(path: Path, head: Dataset) -> Iterator[Slice]:
 
 
 def _groups(items: Sequence[Dataset]) -> list[Dataset]:
-    """What stands in the sequences of functional groups."""
+    """Contents of the sequences of functional groups."""
     return [inner for item in items for element in item if element.VR == "SQ" for inner in element.value]
 
 

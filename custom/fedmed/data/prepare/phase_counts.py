@@ -1,4 +1,4 @@
-"""How many rows of a list's tables are of each phase, and what follows where a phase is missing or alone."""
+"""Count of the rows of each phase in a list's tables, and what follows where a phase is missing or alone."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -91,7 +91,7 @@ def _results(
 
 
 def _one(work: Callable[[Found], Known], source: Found, died: Callable[[Found], Known] | None) -> tuple[Known, bool]:
-    """What is known of one source, and whether the process lived on."""
+    """Result of one source, and whether the process lived on."""
     try:
         return read_apart(work, source), True
     except DataError as error:

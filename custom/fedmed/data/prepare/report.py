@@ -1,4 +1,4 @@
-"""What a preparation says of its cases: a CSV, a page to read, and the same for the terminal."""
+"""Report of a preparation on its cases: a CSV, a page to read, and the same for the terminal."""
 
 import csv
 import io

@@ -17,7 +17,7 @@ COUNTED = r"(?:scan|visit|part|series|ser|view|img|image|im|frontal|lateral|lat|
 
 
 def divides(fractions: Sequence[float]) -> bool:
-    """Whether patients come into more than one list."""
+    """True where patients come into more than one list."""
     return sum(share > 0 for share in fractions) > 1
 
 
@@ -168,7 +168,7 @@ def unite_patients(cases: Sequence[Checked]) -> list[str]:
 
 
 def patient_warnings(cases: Sequence[Checked], what: str, remedy: str) -> list[str]:
-    """What stands on top of a report: of how many images nobody knows the patient, or that all are of one.
+    """Sentences on top of a report: of how many images nobody knows the patient, or that all are of one.
 
     Args:
         cases: with their lists.
@@ -213,6 +213,6 @@ def refuse_shared_prefixes(cases: Iterable[Checked], folder: Path, what: str, re
 
 
 def _is_patient(prefix: str, rest: str) -> bool:
-    """Whether what stands before the last part of a name may be a patient, and that part a number or kind of scan."""
+    """True where the beginning of a name may be a patient, and its last part a number or kind of scan."""
     counted = re.fullmatch(COUNTED, rest, re.IGNORECASE)
     return bool(counted) or (any(c.isdigit() for c in prefix) and any(c.isdigit() for c in rest))

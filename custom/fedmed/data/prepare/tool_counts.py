@@ -1,4 +1,4 @@
-"""How often the tables of a list show each tool, and what follows where that is never or always."""
+"""Count of the rows of a list's tables that show each tool, and what follows where that is none or all."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

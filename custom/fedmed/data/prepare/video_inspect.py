@@ -35,7 +35,7 @@ ORDERS = re.compile("0?1?(2?3?|232)(45?|5(45?)?)?")
 
 @dataclass(frozen=True)
 class WantedVideos:
-    """What is asked for.
+    """Options of a preparation of videos.
 
     Args:
         layout: name of a file of the folder ``video_layouts``; None: what the folder obviously is, else ``plain``.
@@ -166,7 +166,7 @@ def _check_names(case: VideoCase) -> None:
 
 
 def _left_out(case: VideoCase, masks: FrameMasks, rate: float | None) -> list[str]:
-    """Whether masks lie between the frames that are taken; of a folder between its own, since nobody knows the rate."""
+    """Note masks between the frames that are taken; of a folder between its own, since nobody knows the rate."""
     if case.stored is None or used_masks(masks, case.stored, None) == len(masks.files()):
         return []
     if case.stored.facts["rate"] is None:

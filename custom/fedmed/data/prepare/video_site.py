@@ -238,14 +238,14 @@ def _prepared(
 
 
 def _phases_of_lists(cases: Sequence[VideoCase]) -> list[str]:
-    """Which phases a list never shows, though another list does, and which list has one phase alone."""
+    """Sentences about phases that a list never shows, though another list does, and lists of one phase alone."""
     counts = phase_counts(cases)
     always = [f"every row of '{name}' is of the phase '{phase}'" for name, phase in alone(counts).items()]
     return always + missing(counts, list(added(counts.values())))
 
 
 def _white(cases: Sequence[VideoCase]) -> list[str]:
-    """How many there are, and what makes a frame white."""
+    """Say how many frames are white, and what makes one white."""
     white, frames = (sum(numbers) for numbers in zip(*((case.white, case.shape[0]) for case in cases), strict=True))
     where = ", ".join(f"{case.case} {case.white}" for case in cases if case.white)
     shown = f"{white} of {frames} frames ({where}); jobs for tools leave them out (drop: [white])"

@@ -1,4 +1,4 @@
-"""What is wrong with a prepared volume or the values of its mask."""
+"""Faults of a prepared volume or of the values of its mask."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Foreground:
 
     @property
     def converts(self) -> bool:
-        """Whether masks must be written anew."""
+        """True where masks must be written anew."""
         return bool(self.values) or self.threshold is not None
 
     @property
@@ -75,7 +75,7 @@ def hinted(faults: Sequence[str], mask: np.ndarray) -> list[str]:
 
 
 def proposal(mask: np.ndarray) -> str:
-    """What to do with a mask of numbers (any shape) that are not 0 and 1 alone: the option of ``prepare_ct.py``.
+    """Propose the option of ``prepare_ct.py`` for a mask of numbers (any shape) that are not 0 and 1 alone.
 
     Few whole numbers are labels, of which the lowest is the background where there is no 0. Others are labels too where
     they fill areas, and the blurred border of one area where most voxels inside have the highest value.

@@ -19,7 +19,7 @@ SEPARATORS = "|;,"
 
 @dataclass(frozen=True)
 class Row:
-    """What a table says of one file; without them ``label``, ``view`` and ``fault`` are "", and ``patient`` is None."""
+    """Row of a table about one file; ``label``, ``view`` and ``fault`` may be "", and ``patient`` None."""
 
     label: str
     patient: str | None
@@ -154,7 +154,7 @@ def _one_finding(row: Row, found: Sequence[str], classes: Sequence[str], merged:
 
 
 def _unmatched(classes: Sequence[str], labels: Iterable[str], path: Path | None) -> list[str]:
-    """What to tell of classes that no row has; DataError for one that the table spells in other letters."""
+    """Note the classes that no row has; DataError for one that the table spells in other letters."""
     found = set(labels)
     for name in classes:
         if other := next(

@@ -67,7 +67,7 @@ BUNDLE, READER = "cxr_classification", "cxr_classifier/readers.py"  # which trai
 
 @dataclass(frozen=True)
 class Labels:
-    """Where labels and patients come from."""
+    """Source of labels and patients, and what counts as a label."""
 
     table: Path | None = None  # CSV of files, labels, patients and views
     columns: Mapping[str, str] = field(default_factory=dict)  # of the table, see read_table

@@ -17,7 +17,7 @@ ANY, UNKNOWN = "ANY", "UNKNOWN"  # of --view and --body-part
 
 
 def view_of(header: Any) -> str:
-    """What a DICOM header says of its view, in capitals; "" for nothing.
+    """View of a radiograph by its DICOM header, in capitals; "" where it says none.
 
     ViewPosition counts first, then the meaning of ViewCodeSequence, then PatientOrientation: rows that run to the
     front or the back of the patient show him from the side.
@@ -48,7 +48,7 @@ class WantedViews:
     parts: tuple[str, ...] = ()
 
     def fault(self, view: str, part: str) -> str:
-        """Why an image is not wanted; "" for one that is."""
+        """Reason to refuse an image; "" for one that is wanted."""
         view, part = view.upper() or UNKNOWN, part.upper() or UNKNOWN
         if self.views and not {view, ANY} & set(self.views):
             return f"its view is {view}, not {' or '.join(self.views)}"

@@ -27,7 +27,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ClipRule:
-    """How videos are cut into clips; see :mod:`fedmed.data.video.clips`.
+    """Rule by which videos are cut into clips.
 
     Args:
         strategy: ``partition``, ``stride``, ``random``, or ``history``: each frame once an epoch, with what was before.

@@ -53,12 +53,12 @@ def opened_video(path: Path) -> Iterator[tuple[Any, Any]]:
 
 
 def start_of(stream: Any) -> float:
-    """When the video begins, in seconds of the file's own time."""
+    """Start of the video, in seconds of the file's own time."""
     return float((stream.start_time or 0) * stream.time_base)
 
 
 def stated_end(container: Any, stream: Any) -> float | None:
-    """Where the file says that its video ends, in its own time; None where it says nothing about the video."""
+    """End of the video as the file states it, in its own time; None where it says nothing about the video."""
     if "mpegts" in container.format.name:
         return None  # what FFmpeg gives is the time of the last packet
     if stream.duration:
@@ -85,7 +85,7 @@ def _require_sane(path: Path, container: Any, stream: Any) -> None:
 
 
 def too_long(seconds: float) -> str:
-    """What is said of a video that is, or states to be, longer than ``LONGEST``."""
+    """Sentence about a video that is, or states to be, longer than ``LONGEST``."""
     return f"lasts {seconds / 3600:.0f} hours, more than {LONGEST / 3600:.0f}; its times are wrong, or cut it in parts"
 
 

@@ -133,7 +133,7 @@ def _nearest(low: float, high: float, count: int) -> NDArray[np.int64]:
 
 
 def used_masks(masks: FrameMasks, video: StoredVideo, rate: float | None) -> int:
-    """How many masks are of a frame that is taken at ``rate``, whatever the rate at which the video was gone through.
+    """Count the masks of frames that are taken at ``rate``, whatever the rate at which the video was gone through.
 
     Args:
         masks, video: the folder, and what is known of its video.

@@ -1,4 +1,4 @@
-"""Which frames of a video are taken, and how they look: times, rules of a frame's content, sizes."""
+"""Choice of a video's frames, and how they look: times, rules of a frame's content, sizes."""
 
 import json
 import math
@@ -65,7 +65,7 @@ def frame_grid(source: float | None, rate: float) -> FrameGrid:
 
 
 def picture_box(frames: Sequence[Frame]) -> tuple[float, float, float, float]:
-    """Where the picture lies inside black borders, from some frames of a video, spread over it.
+    """Find the picture inside black borders, from some frames of a video, spread over it.
 
     A row or column belongs to the picture if, in any of the frames, more than 5 % of its pixels have a channel above
     24 of 255. So the corners outside a round picture stay, and so does text in the border if it is that large.
@@ -146,7 +146,7 @@ RULES: Mapping[str, Callable[[Frame], bool]] = {"white": is_white, "dark": is_da
 
 @dataclass(frozen=True)
 class FrameSettings:
-    """Which frames of a video are taken, and how.
+    """Choice of a video's frames, and their size.
 
     Args:
         size: (height, width) in pixels to which each frame is scaled; its proportions may change.
@@ -191,7 +191,7 @@ class FrameSettings:
         object.__setattr__(self, "drop", tuple(sorted(set(self.drop))))
 
     def text(self) -> str:
-        """What decides the frames, as text equal in every process; ``damage`` only decides whether they are used."""
+        """Settings that decide the frames, as text equal in every process: all but ``damage``."""
         values = {name: value for name, value in asdict(self).items() if name != "damage"}
         return json.dumps({"version": VERSION, **values}, sort_keys=True)
 

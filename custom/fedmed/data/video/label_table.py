@@ -26,7 +26,7 @@ ODD_RATIO = 1.2  # of lengths: beyond it the table is rather of another rate tha
 
 @dataclass(frozen=True)
 class RowTimes:
-    """When rows hold.
+    """Times at which rows hold.
 
     Attributes:
         seconds: when each begins, increasing.

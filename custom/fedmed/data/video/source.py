@@ -14,7 +14,7 @@ THREADS = 2  # of a decoder: more keep more frames in memory
 
 
 class Orientation(NamedTuple):
-    """What is done to a stored picture, in this order.
+    """Changes of a stored picture to turn it upright, in this order.
 
     Attributes:
         swapped: rows become columns.
@@ -41,7 +41,7 @@ def orientation(frame: Any) -> Orientation:
 
 @dataclass
 class Damage:
-    """What is wrong with a video, which is either refused for it or counted."""
+    """Faults of a video, which is either refused for them, or they are counted."""
 
     path: Path
     refuse: bool = True
@@ -101,10 +101,10 @@ class VideoSource(Protocol):
         """
 
     def seconds(self) -> float:
-        """How long it is, as far as its header tells; DataError where that is not known."""
+        """Length in seconds, as far as its header tells; DataError where that is not known."""
 
     def count(self) -> int:
-        """How many frames it has, as far as its header tells; DataError where that is not known."""
+        """Number of frames, as far as its header tells; DataError where that is not known."""
 
     def steady_rate(self) -> float | None:
         """Frames a second, as far as its header tells; None where they do not come evenly, or that is not known."""

@@ -120,7 +120,7 @@ class Extraction:
         yield from self._until(self.end, shown)
 
     def facts(self) -> dict[str, Any]:
-        """What is worth a report, as plain values; seconds are those of the video, from its first frame."""
+        """Facts about the frames, as plain values; seconds are those of the video, from its first frame."""
         damage = self.damage
         return {
             "frames": self.count,
@@ -165,7 +165,7 @@ class Extraction:
             yield frame
 
     def _due(self, second: float, first: bool) -> bool:
-        """Whether the frame shown until ``second`` is to be taken, for the first time or again."""
+        """True where the frame shown until ``second`` is to be taken, for the first time or again."""
         grid = self.grid
         return first if grid is None else self.start + self.count / grid.rate < second - grid.slack
 
@@ -181,7 +181,7 @@ class Extraction:
 
 @dataclass(frozen=True)
 class SpaceNeeded:
-    """What prepared videos take on disk."""
+    """Space that prepared videos take on disk."""
 
     frames: int
     height: int

@@ -107,7 +107,7 @@ class VideoStore:
         return StoredVideo(source, path, facts)
 
     def _key(self, source: Path) -> str:
-        """What content and settings give; only where each n-th frame is taken does it say so too."""
+        """Key of content and settings; only where each n-th frame is taken does it say so too."""
         digest, told = self._content(source)
         if source.is_dir():
             told = open_video(source, self.settings.names_rate).steady_rate()
