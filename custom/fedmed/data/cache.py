@@ -218,8 +218,8 @@ class CaseCacheDataset(Dataset):
             workers = min(num_workers, len(missing))
             # A loader draws a seed, which must not come from the generator of the training: nothing is drawn from that
             # where the cache is full already.
-            own = torch.Generator()
-            for _ in DataLoader(numbers, None, num_workers=workers, collate_fn=self._fill, generator=own):
+            generator = torch.Generator()
+            for _ in DataLoader(numbers, None, num_workers=workers, collate_fn=self._fill, generator=generator):
                 pass  # nothing worth sending between processes
 
     def _fill(self, index: Any) -> int:

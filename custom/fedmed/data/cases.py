@@ -113,8 +113,8 @@ def _check_image(image: MetaTensor) -> None:
 
 def _moved(image: MetaTensor, mask: MetaTensor, tolerance: float) -> MetaTensor:
     """The mask in the axis order of its image, where only that is different; else as it is."""
-    own, affine = (np.asarray(each.affine, dtype=np.float64) for each in (mask, image))
-    order = axis_order(own, tuple(mask.shape[1:]), affine, tuple(image.shape[1:]), tolerance)
+    mask_affine, affine = (np.asarray(each.affine, dtype=np.float64) for each in (mask, image))
+    order = axis_order(mask_affine, tuple(mask.shape[1:]), affine, tuple(image.shape[1:]), tolerance)
     if order is None:
         return mask
     log.info("%s: the mask has its axes in another order than its image; moved onto it", _name(mask))

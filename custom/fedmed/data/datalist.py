@@ -199,10 +199,10 @@ def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
         raise DataError(f"{where}: '{name}' is {value!r}; it must be a path below the data folder {root}")
     file = root / relative
     try:
-        found = _THERE.get(name, Path.is_file)(file)
+        exists = _THERE.get(name, Path.is_file)(file)
     except OSError as error:  # a folder that may not be read, or a name that no file system takes
         raise DataError(f"{where}: the {name} {file} cannot be reached ({error.strerror}); correct that") from error
-    if not found:
+    if not exists:
         raise DataError(f"{where}: the {name} {file} does not exist; restore it or remove the entry")
     return file
 

@@ -19,7 +19,7 @@ from fedmed.data.prepare.folder import readable_kind
 from fedmed.data.structure import Code, Structure, titles
 from fedmed.errors import DataError
 
-BESIDE = 100  # folders beside the given one that are looked into for the rest of a series
+NEIGHBOURS = 100  # folders beside the given one that are looked into for the rest of a series
 NEEDED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "FrameOfReferenceUID")
 MAY_BE_EMPTY = (  # the standard requires them in every image, but de-identified exports often lack them
     *("PatientID", "PatientName", "PatientBirthDate", "PatientSex", "ReferringPhysicianName"),
@@ -58,23 +58,23 @@ def find_series(folder: Path, name: str | None = None) -> tuple[Path, ...]:
             raise DataError(f"{folder} is empty; give the folder that holds the slices")
     except OSError as error:
         raise DataError(f"the folder {folder} cannot be read ({error.strerror}); correct the path") from error
-    found = checked_series(folder)
-    if not found:
+    series = checked_series(folder)
+    if not series:
         raise DataError(f"{folder} holds no DICOM series; give the folder of the slices, not one above it")
-    if len(found) == 1 and (fault := found[0][1]):
+    if len(series) == 1 and (fault := series[0][1]):
         raise DataError(f"{folder}: {fault}")
-    chosen = _chosen(folder, _named(folder, found), name)
+    chosen = _chosen(folder, _named(folder, series), name)
     if chosen.fault:
         raise DataError(f"{folder}: {chosen.fault}")
-    if beside := _rest(folder, chosen):
-        raise DataError(f"{folder}: the series goes on in {beside}; put all its slices into one folder")
+    if rest := _rest(folder, chosen):
+        raise DataError(f"{folder}: the series goes on in {rest}; put all its slices into one folder")
     return chosen.files
 
 
-def _named(folder: Path, found: Sequence[tuple[tuple[Path, ...], str]]) -> list[Series]:
+def _named(folder: Path, checked: Sequence[tuple[tuple[Path, ...], str]]) -> list[Series]:
     """The CT series among those that were found, each with a name of its own."""
-    heads = [read_header(files[0]) for files, _ in found]
-    series = [(*pair, head) for pair, head in zip(found, heads, strict=True) if not not_ct(head)]
+    heads = [read_header(files[0]) for files, _ in checked]
+    series = [(*pair, head) for pair, head in zip(checked, heads, strict=True) if not not_ct(head)]
     if not series:
         raise DataError(f"{folder}: {not_ct(heads[0])}; give the folder of a CT series")
     uids = [str(head.get("SeriesInstanceUID") or "") for *_, head in series]
@@ -112,10 +112,10 @@ def _rest(folder: Path, series: Series) -> Path | None:
     alike = likeness(series.files[0])
     others = [path for path in _first_slices(folder) if alike[0] and likeness(path) == alike]
     try:
-        own = depths([Slice(path, read_header(path)) for path in series.files]) if others else np.zeros(1)
+        depths_here = depths([Slice(path, read_header(path)) for path in series.files]) if others else np.zeros(1)
         for path in others:
             depth = depths([Slice(each, read_header(each)) for each in (series.files[0], path)])[1]
-            if np.abs(own - depth).min() > SAME_PLACE:
+            if np.abs(depths_here - depth).min() > SAME_PLACE:
                 return path.parent
     except (AttributeError, TypeError, ValueError):  # no position: whoever reads the series says so
         return None
@@ -125,7 +125,9 @@ def _rest(folder: Path, series: Series) -> Path | None:
 def _first_slices(folder: Path) -> Iterator[Path]:
     """The first DICOM file of each folder beside this one that can be read."""
     here = folder.resolve()
-    for place in islice((place for place in sorted(here.parent.iterdir()) if place.is_dir() and place != here), BESIDE):
+    for place in islice(
+        (place for place in sorted(here.parent.iterdir()) if place.is_dir() and place != here), NEIGHBOURS
+    ):
         try:
             files = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
         except OSError:  # not ours to read

@@ -28,47 +28,49 @@ def to_ras(affine: np.ndarray) -> np.ndarray:
     return np.diag([-1.0, -1.0, 1.0, 1.0]) @ affine
 
 
-def voxels_onto(own: np.ndarray, affine: np.ndarray, shape: tuple[int, ...], tolerance: float) -> np.ndarray | None:
+def voxels_onto(
+    mask_affine: np.ndarray, affine: np.ndarray, shape: tuple[int, ...], tolerance: float
+) -> np.ndarray | None:
     """The matrix (4, 4) of whole numbers from voxels of a mask to voxels of its image, axes turned but not scaled.
 
     Args:
-        own, affine: (4, 4) of the mask and of the image, voxel to mm.
+        mask_affine, affine: (4, 4) of the mask and of the image, voxel to mm.
         shape: of the mask, (X, Y, Z).
         tolerance: mm that a corner of the mask may lie away from a voxel of the image's grid.
 
     Returns:
         The matrix, or None where voxels of one are not voxels of the other.
     """
-    if not all(np.isfinite(a).all() and abs(np.linalg.det(a[:3, :3])) > 1e-9 for a in (own, affine)):
+    if not all(np.isfinite(a).all() and abs(np.linalg.det(a[:3, :3])) > 1e-9 for a in (mask_affine, affine)):
         return None
-    exact = np.linalg.inv(affine) @ own
+    exact = np.linalg.inv(affine) @ mask_affine
     turn = np.rint(exact[:3, :3])
     permutation = all((np.abs(turn).sum(axis) == 1).all() for axis in (0, 1))
     if not permutation or np.abs(exact[:3, :3] - turn).max() > SIGNED_PERMUTATION:
         return None
     whole = nib.affines.from_matvec(turn, np.rint(exact[:3, 3]))
-    return whole if corner_distance(own, affine @ whole, shape) <= tolerance else None
+    return whole if corner_distance(mask_affine, affine @ whole, shape) <= tolerance else None
 
 
 def axis_order(
-    own: np.ndarray, own_shape: tuple[int, ...], affine: np.ndarray, shape: tuple[int, ...], tolerance: float
+    mask_affine: np.ndarray, mask_shape: tuple[int, ...], affine: np.ndarray, shape: tuple[int, ...], tolerance: float
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Order of axes of a mask that is stored on its image's own grid in another one, as dcm2niix and others do.
 
     Args:
-        own, own_shape, affine, shape: of the mask and of the image, as in :func:`voxels_onto`.
+        mask_affine, mask_shape, affine, shape: of the mask and of the image, as in :func:`voxels_onto`.
         tolerance: likewise.
 
     Returns:
         The axes for ``transpose``, and then those to flip, which bring the mask onto the image without loss; None
         where it lies on another grid, or already on this one.
     """
-    if len(own_shape) != 3 or (whole := voxels_onto(own, affine, own_shape, tolerance)) is None:
+    if len(mask_shape) != 3 or (whole := voxels_onto(mask_affine, affine, mask_shape, tolerance)) is None:
         return None
     axes = np.abs(whole[:3, :3]).argmax(axis=1)
     reversed_ = whole[np.arange(3), axes] < 0
     start = np.where(reversed_, np.array(shape) - 1, 0)
-    if tuple(own_shape[axis] for axis in axes) != tuple(shape) or not np.array_equal(whole[:3, 3], start):
+    if tuple(mask_shape[axis] for axis in axes) != tuple(shape) or not np.array_equal(whole[:3, 3], start):
         return None
     flips = np.flatnonzero(reversed_)
     if not flips.size and axes.tolist() == [0, 1, 2]:

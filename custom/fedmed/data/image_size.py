@@ -27,7 +27,7 @@ from fedmed.errors import DataError, first_line
 
 PIXELS = 89_478_485  # of a picture or radiograph: Pillow's own limit, six times those of the largest detectors
 NIFTI_2 = 540  # bytes of its header, and the number with which it begins
-BESIDE = 8  # bytes a voxel beside the value as it is read: the float32 copies of a reader
+COPY_BYTES = 8  # bytes a voxel beside the value as it is read: the float32 copies of a reader
 PICTURE_BYTES = 20  # a pixel: colours as stored and turned upright, grey values, their copies
 BEFORE_VOXELS = 2**26  # bytes of NIfTI's extensions, which are read with the header
 DENSEST = 1032  # bytes that deflate makes of one, at most
@@ -56,7 +56,7 @@ class StatedSize:
 
 def volume(shape: Sequence[int], value_bytes: int) -> StatedSize:
     """The size of a volume whose values take ``value_bytes`` each once they are read."""
-    return StatedSize(tuple(shape), math.prod(shape) * (value_bytes + BESIDE))
+    return StatedSize(tuple(shape), math.prod(shape) * (value_bytes + COPY_BYTES))
 
 
 def picture(rows: int, columns: int) -> StatedSize:

@@ -88,13 +88,13 @@ class TrainedOn:
     def words(self) -> str:
         """``3 of 88 labelled images of 3 patients and 12 unlabelled images of 5 patients``."""
         part = f"{self.labelled} of {self.listed}" if self.labelled < self.listed else str(self.labelled)
-        found = []
+        parts = []
         if self.labelled or not self.unlabelled:
             many = self.listed if self.labelled < self.listed else self.labelled
-            found.append(f"{part} labelled {_of(self.what, many, self.labelled_patients)}")
+            parts.append(f"{part} labelled {_of(self.what, many, self.labelled_patients)}")
         if self.unlabelled:
-            found.append(f"{self.unlabelled} unlabelled {_of(self.what, self.unlabelled, self.unlabelled_patients)}")
-        return " and ".join(found)
+            parts.append(f"{self.unlabelled} unlabelled {_of(self.what, self.unlabelled, self.unlabelled_patients)}")
+        return " and ".join(parts)
 
     def facts(self) -> dict[str, int | str]:
         """Plain values, without what is not known, from which :meth:`read` makes an equal object."""
@@ -110,8 +110,8 @@ class TrainedOn:
 
 
 def _of(what: str, many: int, patients: int | None) -> str:
-    whose = "" if patients is None else f" of {patients} {'patient' if patients == 1 else 'patients'}"
-    return f"{what}{'s' * (many != 1)}{whose}"
+    suffix = "" if patients is None else f" of {patients} {'patient' if patients == 1 else 'patients'}"
+    return f"{what}{'s' * (many != 1)}{suffix}"
 
 
 def _people(files: Iterable[str], patients: Mapping[str, str | None]) -> int | None:
@@ -127,9 +127,9 @@ def owners(data_root: Path, datalist: Path, key: str, what: str = "image") -> di
     Raises:
         DataError: the datalist cannot be read, or ``key`` is no list in it.
     """
-    found: dict[str, str | None] = {}
+    patients: dict[str, str | None] = {}
     for entry in list_entries(datalist, key):
         if isinstance(entry, Mapping) and isinstance(entry.get(what), str):
             said = entry.get("patient")
-            found[str(data_root / entry[what])] = None if said in (None, "") else folded(str(said))
-    return found
+            patients[str(data_root / entry[what])] = None if said in (None, "") else folded(str(said))
+    return patients

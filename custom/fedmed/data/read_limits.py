@@ -40,8 +40,8 @@ def file_bytes(path: Path) -> int:
 
 def require_regular_files(folder: Path) -> None:
     """Raise DataError for a pipe, device or socket in a folder, hidden ones included: a reader of folders opens all."""
-    with os.scandir(folder) as found:
-        names = sorted(one.name for one in found if not one.is_file(follow_symlinks=False))
+    with os.scandir(folder) as entries:
+        names = sorted(one.name for one in entries if not one.is_file(follow_symlinks=False))
     for name in names:
         if not os.path.isdir(folder / name) and os.path.exists(folder / name):
             file_bytes(folder / name)

@@ -36,7 +36,7 @@ def band_amplitudes(images: Iterable[Tensor]) -> Tensor:
     Raises:
         DataError: no image has anything to see, or one has other values; says by its number which.
     """
-    found = []
+    amplitudes = []
     for number, image in enumerate(images, start=1):
         low, high = (float(end) for end in image.aminmax())
         if not (low >= -OUTSIDE and high <= 1 + OUTSIDE):
@@ -47,23 +47,23 @@ def band_amplitudes(images: Iterable[Tensor]) -> Tensor:
         tiles = _tiles(image.float())
         tiles = tiles[tiles.flatten(1).std(dim=1) > FLAT]
         if len(tiles):
-            found.append(_of_tiles(tiles))
-    if not found:
+            amplitudes.append(_of_tiles(tiles))
+    if not amplitudes:
         raise DataError("matching amplitudes needs an image that is not of one intensity, and the list has none")
-    return torch.stack(found).mean(dim=0).flatten()
+    return torch.stack(amplitudes).mean(dim=0).flatten()
 
 
-def band_factors(own: Tensor, wanted: Tensor, strength: float = 1.0) -> Tensor:
-    """By what each band of a site's images is multiplied: ``(wanted / own) ** strength``, 1 where the site has none.
+def band_factors(local: Tensor, wanted: Tensor, strength: float = 1.0) -> Tensor:
+    """By what each band of a site's images is multiplied: ``(wanted / local) ** strength``, 1 where the site has none.
 
     Args:
-        own, wanted: of :func:`band_amplitudes`, (C · (1 + BANDS),).
+        local, wanted: of :func:`band_amplitudes`, (C · (1 + BANDS),).
         strength: 1 = as strong as wanted; less: part of the way there.
 
     Returns:
         (C, 1 + BANDS), from 1 / LIMIT to LIMIT, in four decimals, as they are written into an exported bundle.
     """
-    ratio = torch.where(own > 0, wanted.clamp_min(0) / own.clamp_min(1e-12), 1.0)
+    ratio = torch.where(local > 0, wanted.clamp_min(0) / local.clamp_min(1e-12), 1.0)
     return (ratio.clamp(1 / LIMIT, LIMIT) ** strength).round(decimals=4).view(-1, 1 + BANDS)
 
 

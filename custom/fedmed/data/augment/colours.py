@@ -99,18 +99,18 @@ def mean_of(others: Iterable[Colours]) -> Colours:
     return Colours(mean, deviation, between)
 
 
-def distance(own: Colours, wanted: Colours) -> float:
+def distance(local: Colours, wanted: Colours) -> float:
     """Distance of a site's colours from others', in deviations from image to image: root of the mean over l, α, β."""
-    width = (own.between.square() + wanted.between.square()).clamp_min(LEAST**2).sqrt()
-    return float(((own.mean - wanted.mean) / width).square().mean().sqrt())
+    width = (local.between.square() + wanted.between.square()).clamp_min(LEAST**2).sqrt()
+    return float(((local.mean - wanted.mean) / width).square().mean().sqrt())
 
 
-def transfer(images: Tensor, own: Colours, wanted: Colours) -> Tensor:
+def transfer(images: Tensor, local: Colours, wanted: Colours) -> Tensor:
     """Images (..., 3 · frames, H, W) from 0 to 1 with the mean and deviation of others; borders stay black."""
     shape, given = (3, 1, 1), images
     images = images.unflatten(-3, (-1, 3))  # frames of a clip may stand one after the other as channels
     source = to_opponent(images.clamp(0, 1))
-    scale = (wanted.deviation / own.deviation.clamp_min(LEAST)).to(source).view(shape)
-    moved = (source - own.mean.to(source).view(shape)) * scale + wanted.mean.to(source).view(shape)
+    scale = (wanted.deviation / local.deviation.clamp_min(LEAST)).to(source).view(shape)
+    moved = (source - local.mean.to(source).view(shape)) * scale + wanted.mean.to(source).view(shape)
     dark = images.amax(dim=-3, keepdim=True) <= DARK
     return torch.where(dark, images, to_rgb(moved)).view_as(given)

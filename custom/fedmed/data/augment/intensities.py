@@ -31,7 +31,7 @@ def histogram(images: Iterable[Tensor]) -> Tensor:
     Raises:
         DataError: there is no image, or one has other values; says by its number which.
     """
-    found = []
+    shares = []
     for number, image in enumerate(images, start=1):
         flat = image.flatten()
         flat = flat[:: max(1, len(flat) // SAMPLES)].float()
@@ -41,30 +41,30 @@ def histogram(images: Iterable[Tensor]) -> Tensor:
                 f"matching intensities needs images from 0 to 1, and image {number} of the list has {low:.3g} to "
                 f"{high:.3g}; scale them in the bundle's transforms, or leave 'algorithm' out of the study"
             )
-        found.append(torch.histc(flat.clamp(0, 1), BINS, 0, 1) / len(flat))
-    if not found:
+        shares.append(torch.histc(flat.clamp(0, 1), BINS, 0, 1) / len(flat))
+    if not shares:
         raise DataError("matching intensities needs at least one image, and the list has none")
-    return torch.stack(found).mean(dim=0)
+    return torch.stack(shares).mean(dim=0)
 
 
-def matching_gamma(own: Tensor, wanted: Tensor) -> float:
+def matching_gamma(local: Tensor, wanted: Tensor) -> float:
     """The gamma with which images look most like others: the share of voxels that their histograms have in common.
 
     Black stays black and white stays white, which in a CT is air and soft tissue; between them one number decides, so
     that a histogram of other organs, or of another share of air, does not bend the whole range.
 
     Args:
-        own, wanted: (BINS,) of :func:`histogram`.
+        local, wanted: (BINS,) of :func:`histogram`.
 
     Returns:
         0.4 to 2.5; 1 where none makes them more alike.
     """
-    edges = torch.linspace(0, 1, len(own) + 1, dtype=torch.float64)
-    below = torch.cat([torch.zeros(1, dtype=torch.float64), own.double().cumsum(0)])
+    edges = torch.linspace(0, 1, len(local) + 1, dtype=torch.float64)
+    below = torch.cat([torch.zeros(1, dtype=torch.float64), local.double().cumsum(0)])
     common = []
     for gamma in [1.0, *GAMMAS.tolist()]:
-        at = edges ** (1 / gamma) * len(own)  # where the edges of the bins come from, in bins
-        first = at.long().clamp(max=len(own) - 1)
+        at = edges ** (1 / gamma) * len(local)  # where the edges of the bins come from, in bins
+        first = at.long().clamp(max=len(local) - 1)
         moved = torch.lerp(below[first], below[first + 1], at - first).diff()
         common.append(float(torch.minimum(moved, wanted.double()).sum()))
     best = max(range(len(common)), key=common.__getitem__)  # of equals the first, 1
@@ -77,15 +77,15 @@ def mean_values(values: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     Args:
         values: of each site, as in an exchange before training.
     """
-    told = list(values)
-    if len(told) < FEWEST:
+    received = list(values)
+    if len(received) < FEWEST:
         return {}
-    found: dict[str, Any] = {}
+    means: dict[str, Any] = {}
     for name, shape in FORMS.items():
-        parts = [one[name].detach().cpu().float() for one in told if isinstance(one.get(name), Tensor)]
-        if len(parts) == len(told) and all(part.shape == shape for part in parts):
-            found[name] = [round(value, 6) for value in _mean(name, parts).tolist()]
-    return {SITES: len(told), **found} if found else {}
+        parts = [one[name].detach().cpu().float() for one in received if isinstance(one.get(name), Tensor)]
+        if len(parts) == len(received) and all(part.shape == shape for part in parts):
+            means[name] = [round(value, 6) for value in _mean(name, parts).tolist()]
+    return {SITES: len(received), **means} if means else {}
 
 
 def _mean(name: str, parts: list[Tensor]) -> Tensor:
@@ -101,14 +101,14 @@ def references(metadata: Mapping[str, Any]) -> dict[str, Tensor]:
         BundleError: it is no such mean.
     """
     federation = metadata.get("federation")
-    said = federation.get(REFERENCES) if isinstance(federation, Mapping) else None
-    found = {}
+    listed = federation.get(REFERENCES) if isinstance(federation, Mapping) else None
+    means = {}
     for name, shape in FORMS.items():
-        if not isinstance(said, Mapping) or name not in said:
+        if not isinstance(listed, Mapping) or name not in listed:
             continue
-        values, limit = said[name], 10
+        values, limit = listed[name], 10
         plain = isinstance(values, list) and all(type(v) in (int, float) and abs(v) <= limit for v in values)
         if not plain or (len(values),) != shape:
             raise BundleError(f"configs/metadata.json: '{name}' of its '{REFERENCES}' is not {shape[0]} such numbers")
-        found[name] = torch.tensor(values, dtype=torch.float32)
-    return found
+        means[name] = torch.tensor(values, dtype=torch.float32)
+    return means

@@ -227,8 +227,8 @@ def build_augment(
     for index, (kind, number) in enumerate(kinds):
         nth = sum(other == kind for other, _ in kinds[:index])
         # The first scale-shift uses the seed itself: so did jobs when there was no other augmentation.
-        own = seed if (kind, nth) == ("scale_shift", 0) else derive_seed(seed, kind, nth)
-        augments.append(makers[kind](number, own))
+        kind_seed = seed if (kind, nth) == ("scale_shift", 0) else derive_seed(seed, kind, nth)
+        augments.append(makers[kind](number, kind_seed))
     return augments[0] if len(augments) == 1 else Compose(augments)
 
 

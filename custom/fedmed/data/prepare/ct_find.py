@@ -55,14 +55,14 @@ def find_volumes(
     pattern = compile_pattern(patient_pattern)
     skip = {Path(path).resolve() for path in skip} | ({masks} if masks and masks != folder else set())
     suffix = mask_suffix or ""
-    suffix_beside = suffix if masks in (None, folder) else ""  # of masks among the images
+    image_folder_suffix = suffix if masks in (None, folder) else ""  # of masks among the images
     mask_files = set(_nifti_files(masks)) if masks and masks != folder else set()
     place = masks or (folder if suffix else None)
     sources: list[Source] = []
     taken: set[str] = set()
     keys: dict[str, Path] = {}
     for key, files, series, fault in _all_volumes(folder, skip):
-        if suffix_beside and not series and key.endswith(suffix_beside):
+        if image_folder_suffix and not series and key.endswith(image_folder_suffix):
             mask_files.add(files[0])
             continue
         if image_suffix and not series:
@@ -79,10 +79,10 @@ def find_volumes(
 
 
 def _all_volumes(folder: Path, skip: Collection[Path]) -> list[Volume]:
-    found = list(_volumes(folder, skip))
-    if sum(volume.series for volume in found) < 2:
-        return found
-    return join_series(found)
+    volumes = list(_volumes(folder, skip))
+    if sum(volume.series for volume in volumes) < 2:
+        return volumes
+    return join_series(volumes)
 
 
 def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[Volume]:

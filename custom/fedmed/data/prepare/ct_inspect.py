@@ -59,10 +59,10 @@ def inspect_all(
 
 
 def _inspect(source: Source, converted: Path | None, lowest_peak: float, foreground: Foreground, ending: str) -> Case:
-    found = source.files[0].parent if source.series else source.files[0]
-    image = converted / "images" / f"{source.case}{ending}" if source.series and converted else found
+    place = source.files[0].parent if source.series else source.files[0]
+    image = converted / "images" / f"{source.case}{ending}" if source.series and converted else place
     said = source.patient_said
-    case = Case(source.case, source.patient or source.case, found, image, source.mask, patient_said=said)
+    case = Case(source.case, source.patient or source.case, place, image, source.mask, patient_said=said)
     if source.fault:
         case.faults.append(source.fault)
         return case

@@ -68,13 +68,14 @@ def prepare_site(
     role = role or ("labelled" if masks or mask_suffix else "unlabelled")
     folder = existing(folder, "the folder of volumes")
     masks = existing(masks, "the folder of masks") if masks else None
-    own = own_folders(folder, [out])
-    skip = [out / PREPARED, *own]
+    result_folders = own_folders(folder, [out])
+    skip = [out / PREPARED, *result_folders]
     sources, stray = find_volumes(folder, masks, mask_suffix, patient_pattern, image_suffix, skip)
-    beside = own_masks([source.files[0] for source in sources if not source.series])
-    sources = [source for source in sources if source.files[0] not in beside]
-    unread = {at: by for at, by in own.items() if not masks or not masks.is_relative_to(at)}  # or masks of MONAI Label
-    results = own_lines(folder, unread, beside)
+    result_masks = own_masks([source.files[0] for source in sources if not source.series])
+    sources = [source for source in sources if source.files[0] not in result_masks]
+    # Not those of MONAI Label that are given as masks.
+    unread = {at: by for at, by in result_folders.items() if not masks or not masks.is_relative_to(at)}
+    results = own_lines(folder, unread, result_masks)
     if not sources:
         raise DataError("; ".join([f"{folder}: no NIfTI file (.nii, .nii.gz) and no DICOM series", *results]))
     with staging_for(out) as staging:
@@ -88,8 +89,8 @@ def prepare_site(
         data_root = _data_root(folder, masks, out, copy or written)
         if data_root == out:
             _gather(cases, staging)
-        read = {*_read(sources, stray), *beside}
-        left = results + files_left([folder, *([masks] if masks else [])], read, [out, staging, *own])
+        read = {*_read(sources, stray), *result_masks}
+        left = results + files_left([folder, *([masks] if masks else [])], read, [out, staging, *result_folders])
         prepared = prepared_volumes(out, data_root, cases, stray, left, united)
         settings = {"folder": folder, "masks": masks or mask_suffix, "role": role, "split": fractions, "seed": seed}
         settings |= {"mask values": foreground.words} if foreground.converts else {}

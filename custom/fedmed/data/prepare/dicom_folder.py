@@ -63,13 +63,13 @@ def checked_series(folder: Path) -> list[tuple[Files, str]]:
 def _damaged(folder: Path, known: set[str]) -> dict[Path, str]:
     """Files that ITK passed over and that are slices, or may be → SeriesInstanceUID, "" where that cannot be read."""
     endings = {"", *DICOM_ENDINGS, *(Path(name).suffix.lower() for name in known)}
-    found = {}
+    damaged = {}
     for path in sorted(folder.iterdir()):
         if path.name not in known and not path.name.startswith(".") and path.is_file():
             uid = _uid_of_damaged(path, endings)
             if uid is not None:
-                found[path] = uid
-    return found
+                damaged[path] = uid
+    return damaged
 
 
 def _uid_of_damaged(path: Path, endings: set[str]) -> str | None:

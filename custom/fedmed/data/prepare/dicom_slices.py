@@ -103,10 +103,10 @@ def _has_frames(head: Dataset) -> bool:
 
 def _frames(path: Path, head: Dataset) -> Iterator[Slice]:
     count = int(head.get("NumberOfFrames") or 1)
-    own = list(head.get("PerFrameFunctionalGroupsSequence") or [])
-    if len(own) != count:
+    groups = list(head.get("PerFrameFunctionalGroupsSequence") or [])
+    if len(groups) != count:
         raise DataError(
-            f"{path.name} has {count} frames and says of {len(own)} where they lie; export the series again"
+            f"{path.name} has {count} frames and says of {len(groups)} where they lie; export the series again"
         )
     shared = list(head.get("SharedFunctionalGroupsSequence") or [])
     for number in range(count):
@@ -114,7 +114,7 @@ def _frames(path: Path, head: Dataset) -> Iterator[Slice]:
         for name in OF_FILE:
             if name in head:
                 setattr(flat, name, head.get(name))
-        for group in (head, *_groups(shared), *_groups([own[number]])):  # the last word is the frame's
+        for group in (head, *_groups(shared), *_groups([groups[number]])):  # the last word is the frame's
             for name, others in OF_FRAME.items():
                 for other in others:
                     if other in group:

@@ -34,7 +34,7 @@ def shares_of_phases(counts: Counts) -> list[str]:
         name: [f"{phase} {n / sum(rows.values()):.1%}" for phase, n in rows.items() if n]
         for name, rows in counts.items()
     }
-    return [f"{name}: {', '.join(told)}" for name, told in shares.items() if told]
+    return [f"{name}: {', '.join(parts)}" for name, parts in shares.items() if parts]
 
 
 def alone(counts: Counts) -> dict[str, str]:

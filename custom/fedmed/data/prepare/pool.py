@@ -16,7 +16,7 @@ from fedmed.data.read_limits import limit_memory, share_of
 from fedmed.errors import DataError
 from fedmed.worker_processes import end_with_parent
 
-Found = TypeVar("Found")
+Item = TypeVar("Item")
 Known = TypeVar("Known")
 Track = Callable[[Iterator[Known], int], Iterator[Known]]
 DIED = "the process that read it died, probably for lack of memory; remove it, or export it again"
@@ -24,13 +24,13 @@ _reader: ProcessPoolExecutor | None = None
 
 
 def run_all(
-    work: Callable[[Found], Known],
-    sources: Sequence[Found],
+    work: Callable[[Item], Known],
+    sources: Sequence[Item],
     workers: int,
     track: Track[Known] | None = None,
     *,
     apart: bool = False,
-    died: Callable[[Found], Known] | None = None,
+    died: Callable[[Item], Known] | None = None,
 ) -> list[Known]:
     """Do ``work``, which never raises for bad data, for every source; the result does not depend on ``workers``.
 
@@ -69,7 +69,7 @@ def read_apart(work: Callable[..., Known], *arguments: Any) -> Known:
 
 
 def _results(
-    work: Callable[[Found], Known], sources: Sequence[Found], processes: int, died: Callable[[Found], Known] | None
+    work: Callable[[Item], Known], sources: Sequence[Item], processes: int, died: Callable[[Item], Known] | None
 ) -> Iterator[Known]:
     """Results in the order of the sources. Where a process dies, those that it may have read are read one by one."""
     done, chunk = 0, max(1, min(16, len(sources) // (4 * processes)))
@@ -90,7 +90,7 @@ def _results(
                     break
 
 
-def _one(work: Callable[[Found], Known], source: Found, died: Callable[[Found], Known] | None) -> tuple[Known, bool]:
+def _one(work: Callable[[Item], Known], source: Item, died: Callable[[Item], Known] | None) -> tuple[Known, bool]:
     """Result of one source, and whether the process lived on."""
     try:
         return read_apart(work, source), True

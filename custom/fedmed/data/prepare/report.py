@@ -16,7 +16,7 @@ from fedmed.plain_text import as_code, in_csv, in_markdown
 LISTS = ("training", "validation", "testing", "unlabeled")
 AXES = ("x", "y", "z")
 Rows = list[tuple[str, ...]]  # of a table, its heading first
-Found = TypeVar("Found", bound=Checked)
+AnyCase = TypeVar("AnyCase", bound=Checked)
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Prepared:
     first: Sequence[str] = ()  # what stands on top: a score may be too good, or nearly nothing was read
 
 
-def listed(cases: Sequence[Found]) -> dict[str, list[Found]]:
+def listed(cases: Sequence[AnyCase]) -> dict[str, list[AnyCase]]:
     """The cases of each list that has some."""
     lists = {name: [case for case in cases if name in case.lists] for name in LISTS}
     return {name: members for name, members in lists.items() if members}

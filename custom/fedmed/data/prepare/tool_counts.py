@@ -35,15 +35,15 @@ def added(tables: Iterable[tuple[int, Mapping[str, int]]]) -> tuple[int, Mapping
 def shares_of_tools(counts: Counts) -> list[str]:
     """A line for each list: in which share of the rows of its tables each tool is there."""
     shares = {name: [f"{tool} {n / rows:.1%}" for tool, n in shown.items()] for name, (rows, shown) in counts.items()}
-    return [f"{name}: {', '.join(told)}" for name, told in shares.items() if told]
+    return [f"{name}: {', '.join(parts)}" for name, parts in shares.items() if parts]
 
 
 def one_sided(counts: Counts) -> list[str]:
     """A sentence for each list and tool that no row of its tables shows, or every row, with what follows from it."""
-    found = []
+    sentences = []
     for name, (rows, shown) in counts.items():
         for tool, number in shown.items():
             if name in NEVER and number in (0, rows):
                 often, follows = ("no frame", NEVER[name]) if number == 0 else ("every frame", ALWAYS[name])
-                found.append(f"{often} of '{name}' shows the tool '{tool}': {follows}")
-    return found
+                sentences.append(f"{often} of '{name}' shows the tool '{tool}': {follows}")
+    return sentences

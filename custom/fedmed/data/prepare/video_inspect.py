@@ -96,8 +96,10 @@ def prepare_video(
         if recording.masks:
             case.mask = _write_masks(recording, layout, place["masks"])
         header = rows[0] if rows else {}
-        own = layout.phases if PHASE in header else (), layout.tools if set(header) - {*TIMES, PHASE} else ()
-        phases, tools = (given or known for given, known in zip((wanted.phases, wanted.tools), own, strict=True))
+        known_names = layout.phases if PHASE in header else (), layout.tools if set(header) - {*TIMES, PHASE} else ()
+        phases, tools = (
+            given or known for given, known in zip((wanted.phases, wanted.tools), known_names, strict=True)
+        )
         values = set(layout.mask_values.values())
         inspect_video(case, wanted.settings, phases, tools, values)
         if not wanted.ignore:
@@ -223,7 +225,7 @@ def _write_table(rows: list[Row], path: Path) -> Path:
         times = [
             {name: "" if row[name] is None else f"{row[name]:.10g}" for name in TIMES if name in row} for row in rows
         ]
-        writer.writerows({**row, **own} for row, own in zip(rows, times, strict=True))
+        writer.writerows({**row, **formatted} for row, formatted in zip(rows, times, strict=True))
     return path
 
 
@@ -236,8 +238,8 @@ def _write_masks(recording: Recording, layout: Layout, folder: Path) -> Path:
 
 def _without(text: str, recording: Recording, case: VideoCase) -> str:
     """A sentence with the paths of what was found, not of what was written in between."""
-    for written, found in ((case.image, recording.video), (case.table, next(iter(recording.labels), None))):
-        text = text.replace(str(written), str(found)) if written and found else text
+    for written, original in ((case.image, recording.video), (case.table, next(iter(recording.labels), None))):
+        text = text.replace(str(written), str(original)) if written and original else text
     return text.removeprefix(f"{recording.video}: ")
 
 

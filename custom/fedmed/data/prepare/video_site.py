@@ -66,9 +66,9 @@ def find_recordings(folder: Path, wanted: WantedVideos) -> tuple[str, Layout, li
     for phase in wanted.leave_out:
         if known_phases is not None and phase not in known_phases:
             raise DataError(f"--leave-out: {unknown('phase', phase, known_phases)}")
-    recordings, own = [], own_folders(folder)
+    recordings, results = [], own_folders(folder)
     for one in layout.find(folder):
-        if any(one.video.is_relative_to(place) for place in own):
+        if any(one.video.is_relative_to(place) for place in results):
             continue
         patient = one.patient or (patient_in(pattern, one.stem) if pattern else one.stem)
         fault = one.fault or ("" if patient else f"the patient pattern does not match '{one.case}'")
@@ -76,7 +76,7 @@ def find_recordings(folder: Path, wanted: WantedVideos) -> tuple[str, Layout, li
         recordings.append(replace(one, patient=patient, fault=fault, patient_said=said))
     if not recordings:
         none = f"{folder}: no video for the layout '{name}': {known[name].about}"
-        raise DataError("; ".join([none, *own_lines(folder, own)]))
+        raise DataError("; ".join([none, *own_lines(folder, results)]))
     return name, layout, recordings
 
 
@@ -114,8 +114,8 @@ def prepare_video_site(
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
     name, layout, recordings = find_recordings(folder, wanted)
     recordings = [one for one in recordings if not one.video.is_relative_to(out)]
-    own = own_folders(folder, [out])
-    left = own_lines(folder, own) + files_left([folder], _read(folder, recordings), [out, *own])
+    results = own_folders(folder, [out])
+    left = own_lines(folder, results) + files_left([folder], _read(folder, recordings), [out, *results])
     if client:
         recordings = [replace(r, list=client.lists[r.case] or r.list) for r in recordings if r.case in client.lists]
     if wanted.blocks:

@@ -100,12 +100,12 @@ def own_folders(folder: Path, skip: Collection[Path] = ()) -> dict[Path, str]:
     Raises:
         DataError: a folder cannot be listed.
     """
-    found = {}
+    folders = {}
     for here, _ in visible_files(folder, {Path(place).resolve() for place in skip}):
         mark, writer = WRITTEN.get(here.name, ("", ""))
         if mark and here != folder and (here.parent / mark).is_file():
-            found[here] = writer
-    return found
+            folders[here] = writer
+    return folders
 
 
 def own_masks(scans: Collection[Path]) -> list[Path]:

@@ -132,7 +132,7 @@ def settle_labels(
         rows = {file: replace(row, label=known.get(row.label, "")) for file, row in rows.items()}
     findings = {file: _findings(row.label, separator) for file, row in rows.items()}
     if classes:
-        notes += _unmatched(classes, [merged.get(one, one) for found in findings.values() for one in found], path)
+        notes += _unmatched(classes, [merged.get(one, one) for names in findings.values() for one in names], path)
     if separator:
         settled = {file: _one_finding(row, findings[file], classes, merged) for file, row in rows.items()}
         none = sum(bool(findings[file]) and not row.label and not row.fault for file, row in settled.items())
@@ -145,8 +145,8 @@ def _findings(cell: str, separator: str) -> list[str]:
     return [part for one in (cell.split(separator) if separator else [cell]) if (part := one.strip())]
 
 
-def _one_finding(row: Row, found: Sequence[str], classes: Sequence[str], merged: Mapping[str, str]) -> Row:
-    counted = {merged.get(one, one): one for one in found if not classes or merged.get(one, one) in classes}
+def _one_finding(row: Row, findings: Sequence[str], classes: Sequence[str], merged: Mapping[str, str]) -> Row:
+    counted = {merged.get(one, one): one for one in findings if not classes or merged.get(one, one) in classes}
     if len(counted) > 1:
         which = "leave one of them out of --classes" if classes else "--classes names those that count"
         return replace(row, label="", fault=f"several findings ({', '.join(counted)}), and a class is one; {which}")
@@ -155,14 +155,14 @@ def _one_finding(row: Row, found: Sequence[str], classes: Sequence[str], merged:
 
 def _unmatched(classes: Sequence[str], labels: Iterable[str], path: Path | None) -> list[str]:
     """Note the classes that no row has; DataError for one that the table spells in other letters."""
-    found = set(labels)
+    present = set(labels)
     for name in classes:
         if other := next(
-            (one for one in sorted(found - set(classes)) if _same_letters(one) == _same_letters(name)), ""
+            (one for one in sorted(present - set(classes)) if _same_letters(one) == _same_letters(name)), ""
         ):
             remedy = f"write it so in --classes, or rename it: --merge '{name}={other}'"
             raise DataError(f"{path}: --classes names '{name}', and the table has '{other}'; {remedy}")
-    missing = [name for name in classes if name not in found]
+    missing = [name for name in classes if name not in present]
     return [f"--classes names {', '.join(missing)}, which no row of the table has"] if missing else []
 
 

@@ -115,14 +115,14 @@ def prepare_xray_site(
         DataError: wrong arguments, or nothing usable; nothing is written.
     """
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
-    own = own_folders(existing(folder, "the folder of images"), [out])
-    results = own_lines(folder, own)
-    sources, missing, told = _find(folder, labels, patient_pattern, [out / PREPARED, *own], results)
+    result_folders = own_folders(existing(folder, "the folder of images"), [out])
+    result_lines = own_lines(folder, result_folders)
+    sources, missing, notes = _find(folder, labels, patient_pattern, [out / PREPARED, *result_folders], result_lines)
     with staging_for(out) as staging:
         apart = any(readable_kind(source.files[0]) == "DICOM" for source in sources)  # its decoders may take any memory
         cases = run_all(partial(inspect_xray, wanted=wanted), sources, workers, track, apart=apart, died=_died)
         refuse_copied_images(cases)
-        told += unite_patients(cases)
+        notes += unite_patients(cases)
         labelled = not labels.ignore and any(case.label for case in cases)
         if labelled and not own_patients and divides(fractions):
             refuse_shared_prefixes(cases, folder, "image", REMEDY)
@@ -134,8 +134,8 @@ def prepare_xray_site(
                 case.image = link_or_copy(case.found, staging / PREPARED / "images" / case.case)
         read = {path for source in sources for path in source.files}
         read |= {labels.table.resolve()} if labels.table else set()
-        left = results + files_left([folder], read, [out, staging, *own])
-        prepared = _prepared(out, out if copy else folder, cases, classes, missing, told, left)
+        left = result_lines + files_left([folder], read, [out, staging, *result_folders])
+        prepared = _prepared(out, out if copy else folder, cases, classes, missing, notes, left)
         settings = {
             "folder": folder, "table": labels.table, "merged": "; ".join(labels.merge) or None,
             "between findings": labels.separator or None, "uncertain findings": labels.uncertain or None,
@@ -155,16 +155,16 @@ def _find(
 ) -> tuple[list[Source], list[str], list[str]]:
     """The images of a folder, files of the table that are not there, and what to tell of labels; DataError without."""
     merged = parse_merges(labels.merge)
-    told: list[str] = []
+    notes: list[str] = []
     table = read_table(labels.table, labels.columns) if labels.table else None
     if table and labels.table and not labels.ignore:
         how = (labels.separator, labels.uncertain, labels.classes, merged, labels.table)
-        table, told = settle_labels(table, *how)
-        told += no_labels(labels.table, labels.columns, table)
+        table, notes = settle_labels(table, *how)
+        notes += no_labels(labels.table, labels.columns, table)
     renamed = merge_labels(table or {}, merged, labels.table)
     if not labels.ignore:
         counted = {row.label for row in renamed.values() if not labels.classes or row.label in labels.classes}
-        told += check_labels(counted, labels.table)
+        notes += check_labels(counted, labels.table)
     sources = find_xrays(folder, table and renamed, patient_pattern, labels.classes, skip)
     missing = sorted(renamed.keys() - {source.case for source in sources})
     if not sources:
@@ -172,7 +172,7 @@ def _find(
     if missing and all(source.fault for source in sources):
         where = f"{labels.table}: none of its files is in {folder}, the first is '{missing[0]}'"
         raise DataError(f"{where}; paths must be relative to it")
-    return sources, missing, told
+    return sources, missing, notes
 
 
 def _prepared(
@@ -181,12 +181,12 @@ def _prepared(
     cases: Sequence[XrayCase],
     classes: Sequence[str],
     missing: Sequence[str],
-    told: Sequence[str],
+    notes: Sequence[str],
     left: Sequence[str],
 ) -> Prepared:
     sections = {
         "Refused": refusals(cases),
-        "Worth a look": [*told, *_single_class(cases), *note_counts(cases)],
+        "Worth a look": [*notes, *_single_class(cases), *note_counts(cases)],
         "In the table, but not in the folder": missing,
         LEFT: left,
     }
@@ -258,7 +258,7 @@ def find_xrays(
 
 
 def _patient(
-    path: Path, name: str, row: Row | None, pattern: re.Pattern[str] | None, asked: bool
+    path: Path, name: str, row: Row | None, pattern: re.Pattern[str] | None, has_table: bool
 ) -> tuple[str | None, str]:
     """Patient (None: the DICOM header may tell) and fault."""
     if row and row.patient:
@@ -268,15 +268,15 @@ def _patient(
         return patient, "" if patient else f"the patient pattern does not match '{name}'"
     if readable_kind(path) == "DICOM":
         return None, ""
-    if asked and row is None:
+    if has_table and row is None:
         return "", "not in the table, so its patient is unknown"
     return name, ""
 
 
 def _images(folder: Path, skip: Collection[Path]) -> Iterator[Path]:
     """Files that are images by their content or by their name, in the order of their paths."""
-    found = sorted(path for _, files in visible_files(folder, skip) for path in files)
-    return (path for path in found if path.suffix.lower() in PICTURES or readable_kind(path))
+    files = sorted(path for _, files in visible_files(folder, skip) for path in files)
+    return (path for path in files if path.suffix.lower() in PICTURES or readable_kind(path))
 
 
 def inspect_xray(source: Source, wanted: WantedViews = TAKEN) -> XrayCase:

@@ -112,11 +112,11 @@ def epoch_clips(videos: Sequence[StoredVideo], rule: ClipRule, seed: int, epoch:
     Every epoch has the same number of them.
     """
     draws = (np.random.default_rng(derive_seed(seed, "clips", epoch, number)) for number in range(len(videos)))
-    found = [rule.clips(video, rng) for video, rng in zip(videos, draws, strict=True)]
-    if (short := sum(not len(rows) for rows in found)) and epoch == 0:  # the same in every epoch
+    parts = [rule.clips(video, rng) for video, rng in zip(videos, draws, strict=True)]
+    if (short := sum(not len(rows) for rows in parts)) and epoch == 0:  # the same in every epoch
         log.warning(SKIPPED, short, len(videos), rule.size)
     order = np.random.default_rng(derive_seed(seed, "order of clips", epoch))
-    clips = joined(found, rule.size)
+    clips = joined(parts, rule.size)
     clips = clips.take(order.permutation(len(clips)))
     batches = _apart(clips.videos, rule.together) if rule.distinct else np.arange(len(clips))
     batches = batches[: len(batches) // rule.together * rule.together].reshape(-1, rule.together)
@@ -134,10 +134,10 @@ def training_clips(videos: Sequence[StoredVideo], rule: ClipRule, seed: int, cou
         clips = epoch_clips(videos, rule, seed, len(parts))
         if not len(clips):
             different = " of different videos" if rule.distinct else ""
-            found = f"none of {len(videos)} videos has the {rule.size} usable frames of a clip"
+            none_long = f"none of {len(videos)} videos has the {rule.size} usable frames of a clip"
             fewer = f"{len(videos)} videos have less than {rule.together} clips of {rule.size} usable frames{different}"
             remedy = "use shorter clips, a higher rate, more videos, or repeat=True"
-            raise DataError(f"{found if rule.together == 1 else fewer}; {remedy}")
+            raise DataError(f"{none_long if rule.together == 1 else fewer}; {remedy}")
         parts.append(clips.take(slice(count - held)))
     rows = [part.rows for part in parts]
     return Clips(np.concatenate([part.videos for part in parts]), np.concatenate(rows))
@@ -162,10 +162,10 @@ def every_frame(videos: Sequence[StoredVideo], rule: ClipRule) -> Clips:
     return joined([rule.with_history(video, np.flatnonzero(video.kept)) for video in videos], rule.size)
 
 
-def joined(found: Sequence[Rows], size: int) -> Clips:
+def joined(parts: Sequence[Rows], size: int) -> Clips:
     """The clips of videos, (n, size) of each, in the order of the videos."""
-    numbers = [np.full(len(rows), number, np.int64) for number, rows in enumerate(found)]
-    return Clips(np.concatenate([np.empty(0, np.int64), *numbers]), np.concatenate([np.empty((0, size), int), *found]))
+    numbers = [np.full(len(rows), number, np.int64) for number, rows in enumerate(parts)]
+    return Clips(np.concatenate([np.empty(0, np.int64), *numbers]), np.concatenate([np.empty((0, size), int), *parts]))
 
 
 def stride(length: int, size: int, step: int, rng: np.random.Generator) -> Rows:

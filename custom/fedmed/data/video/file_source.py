@@ -181,7 +181,7 @@ class VideoFile:
 
     def sample(self, count: int, height: int, width: int, exact: bool = False) -> list[Frame]:
         """The first frame that can be decoded after the key frame before each of ``count`` times, or after the time."""
-        found: list[Frame] = []
+        samples: list[Frame] = []
         with opened_video(self.path) as (container, stream):
             scaler, seconds = Scaler(), (container.duration or 0) / self.av.time_base
             frames, now, second = None, -math.inf, self.av.time_base
@@ -196,10 +196,10 @@ class VideoFile:
                     while exact and frame.time is not None and frame.time * second < when:
                         frame = next(frames)
                     now = when
-                    found.append(scaler(frame, height, width))
+                    samples.append(scaler(frame, height, width))
                 except (self.av.FFmpegError, StopIteration):
                     frames = None  # damage is told when all frames are read
-        return found
+        return samples
 
     def seconds(self) -> float:
         with opened_video(self.path) as (container, stream):

@@ -73,9 +73,9 @@ class FrameFolder:
 
     def _check_times(self) -> None:
         """A folder is one video: histories of two would be mixed, or one's frames lost."""
-        found: dict[float, str] = {}
+        names: dict[float, str] = {}
         for name, second in self.listed:
-            if (other := found.setdefault(second, name)) != name:
+            if (other := names.setdefault(second, name)) != name:
                 raise DataError(
                     f"{self.path}: {other} and {name} are both of second {second:g}: frames of two videos in one "
                     "folder; put each video into a folder of its own, or correct their times"
@@ -83,13 +83,13 @@ class FrameFolder:
 
     def sample(self, count: int, height: int, width: int, exact: bool = False) -> list[Frame]:
         chosen = sorted({int((number + 0.5) / count * len(self.listed)) for number in range(count)})
-        scaler, found = Scaler(), []
+        scaler, samples = Scaler(), []
         for place in chosen:
             try:
-                found.append(scaler(self._picture(self.listed[place][0]), height, width))
+                samples.append(scaler(self._picture(self.listed[place][0]), height, width))
             except (OSError, UnidentifiedImageError, SyntaxError, ValueError):
                 continue  # told when all frames are read
-        return found
+        return samples
 
     def seconds(self) -> float:
         return max(second for _, second in self.listed) - self.listed[0][1] + self._usual_interval()

@@ -39,17 +39,17 @@ class FrameMasks:
             DataError: the folder cannot be read, holds no masks, or a name does not tell a time.
         """
         try:
-            found = sorted(path for path in self.folder.iterdir() if path.suffix.lower() == ".png")
+            paths = sorted(path for path in self.folder.iterdir() if path.suffix.lower() == ".png")
         except OSError as error:
             raise DataError(
                 f"{self.folder}: the masks cannot be read ({error.strerror}); restore the folder"
             ) from error
-        if not found:
+        if not paths:
             raise DataError(f"{self.folder}: holds no masks; put PNG files named by milliseconds there: 00012000.png")
-        for path in found:
+        for path in paths:
             if not (path.stem.isascii() and path.stem.isdigit()):
                 raise DataError(f"{path}: the name is not a time in milliseconds; call it like 00012000.png")
-        return sorted((int(path.stem) / 1000, path) for path in found)
+        return sorted((int(path.stem) / 1000, path) for path in paths)
 
     def of(self, video: StoredVideo) -> dict[int, Path]:
         """Frame of the store -> its mask, for the frames that have one.
@@ -92,9 +92,9 @@ class FrameMasks:
         mask = picture(path)
         sizes = [tuple(size) for size in video.facts["source_sizes"]]
         if mask.ndim != 2 or mask.shape not in sizes:
-            own = " or ".join(map(str, sizes))
+            expected = " or ".join(map(str, sizes))
             raise DataError(
-                f"{path}: the mask has shape {mask.shape}, and its video {video.source} {own}; "
+                f"{path}: the mask has shape {mask.shape}, and its video {video.source} {expected}; "
                 "draw it on the frame itself, in one channel"
             )
         self._check_values(path, mask)
@@ -153,15 +153,15 @@ def better_rate(masks: FrameMasks, video: StoredVideo, rate: float | None = None
     Raises:
         DataError: see :func:`used_masks`.
     """
-    number, own = len(masks.files()), open_video(video.source).steady_rate()
-    rates = USUAL if own is None else (*(rate for rate in USUAL if _divides(rate, own)), own)
+    number, video_rate = len(masks.files()), open_video(video.source).steady_rate()
+    rates = USUAL if video_rate is None else (*(rate for rate in USUAL if _divides(rate, video_rate)), video_rate)
     nearest = sorted(rates, key=lambda one: (one < (rate or 0), abs(one - (rate or 0))))
     fitting = next((one for one in nearest if used_masks(masks, video, one) == number), None)
     return f"at {'no usual rate' if fitting is None else f'{fitting:.4g} a second'} all of them are used"
 
 
-def _divides(rate: float, own: float) -> bool:
-    steps = own / rate
+def _divides(rate: float, video_rate: float) -> bool:
+    steps = video_rate / rate
     return steps > 1 and abs(steps - round(steps)) <= NEARLY * steps
 
 

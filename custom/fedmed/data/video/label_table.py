@@ -206,9 +206,9 @@ class TimedLabels:
             raise DataError(
                 f"{self.path}: line 2 is of {first:g} s, but {video.source} begins at {start:g} s; add the rows before"
             )
-        closes, told = last + self.interval, f"is of {last:g} s"
+        closes, stated = last + self.interval, f"is of {last:g} s"
         if self.changes:
-            closes, told = (last, told) if self.end is None else (self.end, f"ends at {self.end:g} s")
+            closes, stated = (last, stated) if self.end is None else (self.end, f"ends at {self.end:g} s")
         if abs(closes - end) <= allowed or (self.changes and self.end is None and last < end):
             return
         ratio = (closes - start) / max(end - start, SAME)
@@ -217,7 +217,7 @@ class TimedLabels:
         hint = "" if 1 / ODD_RATIO < ratio < ODD_RATIO else hint
         raise DataError(
             f"{self.path}: is {'longer' if closes > end else 'shorter'} than its video: line {len(self.seconds) + 1} "
-            f"{told}, and {video.source} ends at {end:g} s{hint}; use the table of this video, in seconds"
+            f"{stated}, and {video.source} ends at {end:g} s{hint}; use the table of this video, in seconds"
         )
 
 

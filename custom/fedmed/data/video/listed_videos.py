@@ -25,7 +25,7 @@ from fedmed.files import write_atomically
 from fedmed.seeds import derive_seed
 
 log = logging.getLogger("fedmed.data")
-_TOLD: set[tuple[Path, float | None]] = set()  # of what was left out; videos are opened anew in each round
+_WARNED: set[tuple[Path, float | None]] = set()  # of what was left out; videos are opened anew in each round
 SUFFIX = ".masks"
 
 
@@ -82,7 +82,7 @@ def load_labelled_videos(
         mention_scored(Path(data_root), Path(datalist), cases)
     if phases and key == "training":
         require_two_phases(Path(datalist), labels, phases)
-    entries = [{"video": case["video"], "labels": own} for case, own in zip(cases, labels, strict=True)]
+    entries = [{"video": case["video"], "labels": of_video} for case, of_video in zip(cases, labels, strict=True)]
     return PreparedVideos(entries, settings, cache_dir)
 
 
@@ -165,18 +165,20 @@ class MaskedVideos(PreparedVideos):
 
 def _used(masks: FrameMasks, video: StoredVideo, rate: float | None) -> dict[int, Path]:
     """Frame of the store that is kept -> its mask, looked at; what is left out is told."""
-    found = masks.of(video)
-    files = {row: path for row, path in found.items() if video.kept[row]}
+    of_frames = masks.of(video)
+    files = {row: path for row, path in of_frames.items() if video.kept[row]}
     if not files:
-        hint = f"; {better_rate(masks, video, rate)}" if not found else ""
+        hint = f"; {better_rate(masks, video, rate)}" if not of_frames else ""
         raise DataError(
             f"{masks.folder}: no mask is of a frame of {video.source} that is used{hint}; use another rate, or the "
             "masks of this video"
         )
-    if (masks.folder, rate) not in _TOLD and (number := len(masks.files())) > len(found):
-        _TOLD.add((masks.folder, rate))
+    if (masks.folder, rate) not in _WARNED and (number := len(masks.files())) > len(of_frames):
+        _WARNED.add((masks.folder, rate))
         when = "" if rate is None else f" at {rate:g} a second"
-        text = f"{number - len(found)} of {number} masks of {video.source.name} are of no frame{when} and are left out"
+        text = (
+            f"{number - len(of_frames)} of {number} masks of {video.source.name} are of no frame{when} and are left out"
+        )
         log.warning("%s; %s", text, better_rate(masks, video, rate))
     check_masks(masks, files.values(), video)
     return files
@@ -185,7 +187,7 @@ def _used(masks: FrameMasks, video: StoredVideo, rate: float | None) -> dict[int
 def masked_frames(prepared: MaskedVideos, rule: ClipRule) -> Clips:
     """A clip for each frame that has a mask, with its history, in the order of videos and time."""
     rows = [np.array(sorted(files), np.int64) for files in prepared.files]
-    return joined([rule.with_history(v, own) for v, own in zip(prepared.videos, rows, strict=True)], rule.size)
+    return joined([rule.with_history(v, frames) for v, frames in zip(prepared.videos, rows, strict=True)], rule.size)
 
 
 class MaskedClips(ClipDataset):

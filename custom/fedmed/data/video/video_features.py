@@ -44,9 +44,14 @@ class FeatureStore:
         """Features float32 (T, F) of the T kept frames, memory-mapped; None where there are none, or damaged ones."""
         if self.store is None or (content := self.store.read(path := self._path(self.store, video))) is None:
             return None
-        found = content.get("features")
-        if isinstance(found, Tensor) and found.ndim == 2 and len(found) == video.kept.sum() and _sound(found):
-            return found
+        features = content.get("features")
+        if (
+            isinstance(features, Tensor)
+            and features.ndim == 2
+            and len(features) == video.kept.sum()
+            and _sound(features)
+        ):
+            return features
         log.warning("the features %s are damaged and will be computed again", path)
         return None
 
@@ -129,26 +134,26 @@ class VideoFeatures:
         if self._features:
             return
         store = FeatureStore(self.cache_dir, self.encoder, self.amp)
-        found = []
+        all_features = []
         for video in self.prepared.videos:
             features = store.read(video)
             if features is None:
                 features = self._computed(video, before_batch)
                 store.write(video, features)
-            found.append(features)
-        self._features = found
+            all_features.append(features)
+        self._features = all_features
 
     @torch.no_grad()
     def _computed(self, video: StoredVideo, before_batch: Callable[[], object]) -> Tensor:
         """Features float32 (T, F) of the kept frames, on the CPU."""
         self.encoder.eval()
-        rows, found = torch.from_numpy(video.kept).nonzero()[:, 0], []
+        rows, parts = torch.from_numpy(video.kept).nonzero()[:, 0], []
         for chosen in rows.split(self.batch_size):
             before_batch()
             frames = torch.from_numpy(video.frames[chosen.numpy()].transpose(0, 3, 1, 2).copy())
             with torch.autocast("cuda", enabled=self.amp):
-                found.append(self.encoder(unit_float(frames.to(self.device))).float().cpu())
-        features = torch.cat(found)
+                parts.append(self.encoder(unit_float(frames.to(self.device))).float().cpu())
+        features = torch.cat(parts)
         if not bool(torch.isfinite(features).all()):
             raise DataError(
                 f"{video.source}: the encoder's features are NaN or infinite; start from another checkpoint, or "

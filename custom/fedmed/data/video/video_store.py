@@ -65,8 +65,8 @@ class VideoStore:
                 "name another cache_dir"
             ) from error
         if self.settings.damage == "refuse" and any(stored.facts[name] for name in DAMAGE_FACTS):
-            found = ", ".join(f"{name} {int(stored.facts[name])}" for name in DAMAGE_FACTS)
-            raise DataError(f"{source}: is damaged ({found}); copy it again, or accept the loss with damage='count'")
+            counts = ", ".join(f"{name} {int(stored.facts[name])}" for name in DAMAGE_FACTS)
+            raise DataError(f"{source}: is damaged ({counts}); copy it again, or accept the loss with damage='count'")
         return stored
 
     def _read(self, source: Path, key: str) -> StoredVideo | None:
@@ -108,10 +108,10 @@ class VideoStore:
 
     def _key(self, source: Path) -> str:
         """Key of content and settings; only where each n-th frame is taken does it say so too."""
-        digest, told = self._content(source)
+        digest, source_rate = self._content(source)
         if source.is_dir():
-            told = open_video(source, self.settings.names_rate).steady_rate()
-        grid = frame_grid(told, self.settings.rate) if self.settings.rate else None
+            source_rate = open_video(source, self.settings.names_rate).steady_rate()
+        grid = frame_grid(source_rate, self.settings.rate) if self.settings.rate else None
         every = f"\0every {grid.steps}" if grid and grid.steps else ""
         return hashlib.sha256(f"{digest}\0{self.settings.text()}{every}".encode()).hexdigest()
 
@@ -134,9 +134,9 @@ class VideoStore:
                     digest = hashlib.file_digest(stream, "sha256").hexdigest()
         except OSError as error:
             raise DataError(f"{source}: the video cannot be read ({error.strerror}); restore it") from error
-        told = None if source.is_dir() else open_video(source).steady_rate()
-        write_atomically(note, lambda stream: stream.write(f"{digest} {told or 0.0!r}".encode()))
-        return digest, told
+        rate = None if source.is_dir() else open_video(source).steady_rate()
+        write_atomically(note, lambda stream: stream.write(f"{digest} {rate or 0.0!r}".encode()))
+        return digest, rate
 
     def _needed(self, source: Path) -> str:
         try:
