@@ -63,6 +63,12 @@ def write(tmp_path):
     return write
 
 
+@pytest.fixture
+def free(monkeypatch):
+    """Function that sets the free bytes of memory."""
+    return lambda count: monkeypatch.setattr(image_size, "allowed_bytes", lambda: count)
+
+
 def test_a_header_that_claims_too_much_is_refused_with_what_it_would_take(write):
     fault = file_fault(write("a.nii.gz", gzip.compress(nifti_start(1900, 1900, 1900))))
     assert fault.startswith("does not fit into memory: 1900×1900×1900 values take 68.6 GB to read, more than 16 GB")
@@ -71,19 +77,19 @@ def test_a_header_that_claims_too_much_is_refused_with_what_it_would_take(write)
     assert "70000×70000×70000" in file_fault(write("c.nii.gz", gzip.compress(nifti_start(70_000, 70_000, 70_000))))
 
 
-def test_a_small_file_that_really_unpacks_to_much_is_refused_unread(write):
+def test_a_small_file_that_really_unpacks_to_much_is_refused_unread(write, free):
     path = write("zeros.nii.gz", zeros_gz(nifti_start(200, 200, 200), 16_000_000))
     assert path.stat().st_size < 20_000
     assert file_fault(path) == ""
-    fault = file_fault(path, allowed=50_000_000)
-    assert "0.08 GB to read, and 0.05 GB are free for one process; use --workers 1" in fault
+    free(50_000_000)
+    assert "0.08 GB to read, and 0.05 GB are free for one process; use --workers 1" in file_fault(path)
 
 
-def test_values_that_are_scaled_take_eight_bytes(write):
+def test_values_that_are_scaled_take_eight_bytes(write, free):
     plain = write("a.nii", nifti_start(100, 100, 100) + bytes(2_000_000))
     scaled = write("b.nii", nifti_start(100, 100, 100, slope=0.5) + bytes(2_000_000))
-    assert file_fault(plain, allowed=12_000_000) == ""
-    assert "0.016 GB" in file_fault(scaled, allowed=12_000_000)
+    free(12_000_000)
+    assert file_fault(plain) == "" and "0.016 GB" in file_fault(scaled)
 
 
 def test_a_header_that_states_more_than_the_file_can_hold_is_unreadable(write, monkeypatch):
@@ -113,9 +119,10 @@ def test_a_picture_of_too_many_pixels_is_refused_by_its_header(write, side):
     assert file_fault(write("a.png", png_start(side, side))).startswith("does not fit into memory")
 
 
-def test_a_large_radiograph_is_no_bomb(write):
+def test_a_large_radiograph_is_no_bomb(write, free):
     assert file_fault(write("spine.png", png_start(4_300, 14_000))) == ""
-    assert "free for one process" in file_fault(write("a.png", png_start(4_300, 4_300)), allowed=10**8)
+    free(10**8)
+    assert "free for one process" in file_fault(write("a.png", png_start(4_300, 4_300)))
 
 
 def test_a_small_dicom_file_of_many_pixels_is_refused_by_its_header(tmp_path):
@@ -133,13 +140,14 @@ def test_a_small_dicom_file_of_many_pixels_is_refused_by_its_header(tmp_path):
     assert "1000×1000×5000 values" in file_fault(tmp_path / "b")
 
 
-def test_damaged_files_and_others_are_left_to_their_readers(write):
+def test_damaged_files_and_others_are_left_to_their_readers(write, free):
     for name in ("a.nii.gz", "a.nii", "a.png", "a.dcm", "a.nrrd"):
         assert file_fault(write(name, b"nonsense")) == ""
         assert file_fault(write(name, b"")) == ""
-    assert file_fault(write("a.npy", bytes(1000)), allowed=999).startswith("does not fit into memory")
+    free(999)
+    assert file_fault(write("a.npy", bytes(1000))).startswith("does not fit into memory")
     with pytest.raises(DataError, match=r"a\.npy: does not fit"):
-        require_fits(write("a.npy", bytes(1000)), allowed=999)
+        require_fits(write("a.npy", bytes(1000)))
 
 
 @pytest.mark.parametrize("name", ["a.png", "a", "a.nii.gz", "a.dcm"])
@@ -159,21 +167,24 @@ def test_links_in_a_loop_are_left_to_the_reader(tmp_path):
     assert file_fault(tmp_path / "a.png") == ""
 
 
-def test_a_person_may_raise_the_limit(monkeypatch):
+def test_a_person_may_raise_the_limit(monkeypatch, free):
+    free(10**11)
     size = volume((1900, 1900, 1900), 2)
     monkeypatch.setenv(memory_share.MOST, "100")
-    assert size_fault(size, allowed=10**11) == ""
+    assert size_fault(size) == ""
     for wrong in ("much", "-1", "nan", "0"):
         monkeypatch.setenv(memory_share.MOST, wrong)
         with pytest.raises(DataError, match="FEDMED_MAX_IMAGE_GB is"):
             memory_share.most_bytes()
 
 
-def test_processes_share_what_is_free():
+def test_processes_share_what_is_free(free):
     one, four = memory_share.share_of(1), memory_share.share_of(4)
     assert 0 < four <= one <= memory_share.most_bytes() and memory_share.allowed_bytes() <= memory_share.most_bytes()
-    assert size_fault(picture(3000, 3000), allowed=one) == ""
-    assert size_fault(StatedSize((4,), 5), allowed=4)
+    free(one)
+    assert size_fault(picture(3000, 3000)) == ""
+    free(4)
+    assert size_fault(StatedSize((4,), 5))
 
 
 def test_pillow_itself_has_the_same_limit():

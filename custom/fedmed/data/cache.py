@@ -20,13 +20,14 @@ from typing import Any
 import monai
 import numpy as np
 import torch
-from monai.data import Dataset, MetaTensor, get_track_meta, set_track_meta
+from monai.data import Dataset, get_track_meta, set_track_meta
 from monai.transforms import Compose, RandomizableTrait, Transform
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from fedmed.data.datalist import FILE_KEYS
 from fedmed.data.image_size import require_fits
+from fedmed.data.listed_images import plain
 from fedmed.durable_files import check_digest, write_tensors
 from fedmed.errors import DataError, StateError, unwrapped
 from fedmed.files import CACHE_FOLDER, write_atomically
@@ -95,10 +96,7 @@ def check_once(path: Path, check: Callable[[Path], object]) -> None:
 
 
 class CaseMemory:
-    """Prepared cases in memory.
-
-    No case is dropped for a newer one: cases are drawn in random order, so that would only change which are missing.
-    """
+    """Prepared cases in memory; none is dropped for a newer one, since cases are drawn in random order."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -246,21 +244,16 @@ class CaseCacheDataset(Dataset):
             with _META_SWITCH:
                 result = self.transform(dict(case), end=self._split)
         except (RuntimeError, ValueError, DataError) as error:
-            raise _as_data_error(case, error) from error
-        return {key: _plain(value) for key, value in result.items() if isinstance(value, Tensor)}
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    # A clone: torch.save would write the full storage that a view belongs to.
-    plain = tensor.as_tensor() if isinstance(tensor, MetaTensor) else tensor
-    return plain.clone(memory_format=torch.contiguous_format)
-
-
-def _as_data_error(case: Mapping[str, Any], error: BaseException) -> DataError:
-    error = unwrapped(error)
-    if isinstance(error, DataError):
-        return error
-    return DataError(f"{case.get('image')}: cannot be preprocessed ({error}); check the image or remove it")
+            if isinstance(cause := unwrapped(error), DataError):
+                raise cause from error
+            text = f"{case.get('image')}: cannot be preprocessed ({cause}); check the image or remove it"
+            raise DataError(text) from error
+        # Clones: torch.save would write the full storage that a view belongs to.
+        return {
+            key: plain(value).clone(memory_format=torch.contiguous_format)
+            for key, value in result.items()
+            if isinstance(value, Tensor)
+        }
 
 
 @contextmanager
@@ -304,10 +297,6 @@ def _describe(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic, torch.Tensor)):
         array = np.ascontiguousarray(value)
         return [str(array.dtype), list(array.shape), hashlib.sha256(array.tobytes()).hexdigest()]
-    return _describe_object(value)
-
-
-def _describe_object(value: Any) -> Any:
     if isinstance(value, functools.partial):
         return ["partial", _describe(value.func), _describe(value.args), _describe(value.keywords)]
     if isinstance(value, np.random.RandomState):

@@ -17,6 +17,7 @@ from torch.utils.data import RandomSampler, Subset
 
 from fedmed.data.cache import FOREGROUND, CaseCacheDataset
 from fedmed.data.geometry import axis_order, corner_distance, unit_fault
+from fedmed.data.listed_images import plain
 from fedmed.data.prepare.volume_faults import NORMALISED
 from fedmed.errors import DataError, first_line
 from fedmed.seeds import derive_seed
@@ -137,11 +138,11 @@ def _check_mask(image: MetaTensor, mask: MetaTensor, tolerance: float) -> None:
             f"{name}: the mask lies up to {distance:.1f} mm away from its image {_name(image)} (their affines "
             "differ); resample the mask on the grid of the image"
         )
-    plain = mask.as_tensor()
-    wrong = plain[(plain != 0) & (plain != 1)]
+    values = plain(mask)
+    wrong = values[(values != 0) & (values != 1)]
     if wrong.numel():
-        values = ", ".join(f"{value:g}" for value in torch.unique(wrong)[:5].tolist())
-        raise DataError(f"{name}: the mask holds {values} besides 0 and 1; save it with 0 outside and 1 inside")
+        shown = ", ".join(f"{value:g}" for value in torch.unique(wrong)[:5].tolist())
+        raise DataError(f"{name}: the mask holds {shown} besides 0 and 1; save it with 0 outside and 1 inside")
 
 
 class ForegroundIndexd(Transform):
@@ -166,8 +167,7 @@ class ForegroundIndexd(Transform):
         self.label, self.limit = label, limit
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        mask = data[self.label][0] > 0
-        mask = mask.as_tensor() if hasattr(mask, "as_tensor") else mask
+        mask = plain(data[self.label])[0] > 0
         return {**data, FOREGROUND: self._indices(mask), BACKGROUND: self._indices(~mask)}
 
     def _indices(self, mask: Tensor) -> Tensor:
@@ -265,11 +265,7 @@ class Alternating:
 
 
 class PlainImages:
-    """Images as a dataset prepares them once, before its random transforms: ``[i]["image"]``, (C, ...).
-
-    Args:
-        dataset: the training cases.
-    """
+    """Training images as a dataset prepares them once, before its random transforms: ``[i]["image"]``, (C, ...)."""
 
     def __init__(self, dataset: CaseCacheDataset) -> None:
         self.dataset = dataset
@@ -278,5 +274,4 @@ class PlainImages:
         return len(self.dataset.data)
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
-        """Image ``index``."""
         return {"image": self.dataset.prepared(index)["image"]}

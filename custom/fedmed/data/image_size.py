@@ -19,7 +19,7 @@ import nibabel as nib
 from nibabel.filebasedimages import ImageFileError
 from nibabel.spatialimages import HeaderDataError
 from nibabel.wrapstruct import WrapStructError
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from fedmed.data.dicom_start import dicom_fault, is_dicom
 from fedmed.data.read_limits import GB, MOST, allowed_bytes, file_bytes, most_bytes
@@ -64,13 +64,8 @@ def picture(rows: int, columns: int) -> StatedSize:
     return StatedSize((rows, columns), rows * columns * PICTURE_BYTES, picture=True)
 
 
-def size_fault(stated: StatedSize, allowed: int | None = None) -> str:
-    """Say why an image is too large to be read, and what to do; "" for one that fits.
-
-    Args:
-        stated: what its header says.
-        allowed: bytes of memory; None: those of this process, see :mod:`fedmed.data.read_limits`.
-    """
+def size_fault(stated: StatedSize) -> str:
+    """Say why an image is too large for :func:`allowed_bytes`, and what to do; "" for one that fits."""
     shown = "×".join(map(str, stated.shape))
     if stated.picture and math.prod(stated.shape) > PIXELS:
         return f"does not fit into memory: {shown} pixels, and a picture has at most {PIXELS}; export it smaller"
@@ -78,14 +73,13 @@ def size_fault(stated: StatedSize, allowed: int | None = None) -> str:
     if stated.needed > most:
         what = f"does not fit into memory: {shown} values take {needed:.3g} GB to read, more than {most / GB:.3g} GB"
         return f"{what}; crop it or save it coarser, or set ${MOST} higher if it is really so large"
-    allowed = allowed_bytes() if allowed is None else allowed
-    if stated.needed > allowed:
+    if stated.needed > (allowed := allowed_bytes()):
         what = f"does not fit into memory: {shown} values take {needed:.3g} GB to read, and {allowed / GB:.3g} GB are"
         return f"{what} free for one process; use --workers 1, or free some memory"
     return ""
 
 
-def file_fault(path: Path, allowed: int | None = None) -> str:
+def file_fault(path: Path) -> str:
     """The same of a file, by what it is; also why its header cannot be true. "" too where only its reader can say it.
 
     NIfTI, DICOM and pictures are judged by their headers, others by their own size.
@@ -97,25 +91,30 @@ def file_fault(path: Path, allowed: int | None = None) -> str:
         size = file_bytes(path)
         name = path.name.lower()
         if name.endswith(NIFTI):
-            return nifti_fault(path, allowed)
+            return nifti_fault(path)
         with path.open("rb") as file:
             head = file.read(132)
     except OSError:
         return ""  # whoever reads it says so
-    if is_dicom(head) or name.endswith(DICOM):
-        return _dicom_fault(path, allowed)
+    if is_dicom(head) or name.endswith(DICOM):  # slices of a volume are counted together by who reads them
+        from fedmed.data.prepare.dicom_headers import read_header  # pydicom takes a while to load
+
+        try:
+            return dicom_fault(path) or dicom_size_fault(read_header(path))
+        except DataError:
+            return ""
     if name.endswith(PICTURES):
-        return _picture_fault(path, allowed)
-    return size_fault(StatedSize((size,), size), allowed)
+        return _picture_fault(path)
+    return size_fault(StatedSize((size,), size))
 
 
-def require_fits(path: Path, allowed: int | None = None) -> None:
+def require_fits(path: Path) -> None:
     """Raise DataError, which names the file, where :func:`file_fault` finds something."""
-    if fault := file_fault(path, allowed):
+    if fault := file_fault(path):
         raise DataError(f"{path}: {fault}")
 
 
-def nifti_fault(path: Path, allowed: int | None = None) -> str:
+def nifti_fault(path: Path) -> str:
     """Say why a NIfTI file is too large, or that it holds less than its header states; "" for one that may be read."""
     try:
         header = nifti_header(path)
@@ -127,7 +126,7 @@ def nifti_fault(path: Path, allowed: int | None = None) -> str:
     except UNREADABLE:
         return ""
     scaled = scaling not in ((None, None), (1, 0))
-    fault = size_fault(volume(shape, 8 if scaled else value_bytes), allowed)
+    fault = size_fault(volume(shape, 8 if scaled else value_bytes))
     return fault or _not_held(path, int(max(0.0, before)), math.prod(shape) * value_bytes)
 
 
@@ -175,19 +174,13 @@ def opened_picture(source: Path | IO[bytes]) -> Iterator[Image.Image]:
     name = f"{source}: " if isinstance(source, Path) else ""
     if isinstance(source, Path):
         file_bytes(source)
-    with _small_enough(name), Image.open(source) as image:
-        if fault := size_fault(picture(image.height, image.width)):
-            raise DataError(f"{name}{fault}")
-        yield image
-
-
-@contextmanager
-def _small_enough(name: str) -> Iterator[None]:
-    """Pillow's own limit is twice ours, and it only warns of ours."""
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings():  # Pillow's own limit is twice ours, and it only warns of ours
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            yield
+            with Image.open(source) as image:
+                if fault := size_fault(picture(image.height, image.width)):
+                    raise DataError(f"{name}{fault}")
+                yield image
     except Image.DecompressionBombError as error:
         raise DataError(f"{name}does not fit into memory ({first_line(error)}); export it smaller") from error
 
@@ -205,33 +198,21 @@ def opened_nifti(path: Path) -> nib.Nifti1Image:
     return cast(nib.Nifti1Image, nib.load(path))
 
 
-def _picture_fault(path: Path, allowed: int | None) -> str:
+def _picture_fault(path: Path) -> str:
     try:
-        with _small_enough(""), Image.open(path) as image:
-            return size_fault(picture(image.height, image.width), allowed)
+        with opened_picture(path):
+            return ""
     except DataError as error:
-        return str(error)
-    except (OSError, ValueError, SyntaxError, EOFError, UnidentifiedImageError):
+        return str(error).removeprefix(f"{path}: ")
+    except (OSError, ValueError, SyntaxError, EOFError):
         return ""
 
 
-def _dicom_fault(path: Path, allowed: int | None) -> str:
-    """Of one file; slices of a volume are counted together by who reads them."""
-    if fault := dicom_fault(path):
-        return fault
-    from fedmed.data.prepare.dicom_headers import read_header  # pydicom takes a while to load
-
-    try:
-        return dicom_size_fault(read_header(path), allowed)
-    except DataError:
-        return ""
-
-
-def dicom_size_fault(header: object, allowed: int | None = None, files: int = 1) -> str:
+def dicom_size_fault(header: object, files: int = 1) -> str:
     """:func:`size_fault` of what a DICOM header (a pydicom ``Dataset``) describes, ``files`` of it together."""
     sides = [_whole(header, name) for name in ("Rows", "Columns")]
     count = files * max(1, _whole(header, "NumberOfFrames")) * max(1, _whole(header, "SamplesPerPixel"))
-    return size_fault(volume((*sides, count), 8) if count > 1 else picture(*sides), allowed)
+    return size_fault(volume((*sides, count), 8) if count > 1 else picture(*sides))
 
 
 def _whole(header: object, name: str) -> int:

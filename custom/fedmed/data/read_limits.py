@@ -61,8 +61,7 @@ def most_bytes() -> int:
 
 def allowed_bytes() -> int:
     """Bytes that one image may take in this process now: at most :func:`most_bytes`, its share, and what is free."""
-    free = int(KEPT * psutil.virtual_memory().available)
-    return min(most_bytes(), free if _share is None else _share)
+    return share_of(1) if _share is None else min(most_bytes(), _share)
 
 
 def share_of(processes: int) -> int:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import UnidentifiedImageError
 
 from fedmed.data.image_size import opened_picture
 from fedmed.data.tables import csv_errors, table_lines
@@ -63,7 +62,7 @@ class FrameFolder:
                 continue
             try:
                 picture = self._picture(name)
-            except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
+            except (OSError, SyntaxError, ValueError) as error:
                 damage.add("damaged", f"the frame {name} cannot be read ({first_line(error)})")
                 continue
             last = second
@@ -87,7 +86,7 @@ class FrameFolder:
         for place in chosen:
             try:
                 samples.append(scaler(self._picture(self.listed[place][0]), height, width))
-            except (OSError, UnidentifiedImageError, SyntaxError, ValueError):
+            except (OSError, SyntaxError, ValueError):
                 continue  # told when all frames are read
         return samples
 

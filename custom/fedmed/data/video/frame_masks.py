@@ -8,7 +8,6 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import UnidentifiedImageError
 
 from fedmed.data.image_size import opened_picture
 from fedmed.data.video.file_source import open_video
@@ -116,7 +115,7 @@ def picture(file: Path | IO[bytes]) -> NDArray[Any]:
     try:
         with opened_picture(file) as image:
             return np.array(image)
-    except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError) as error:
         raise DataError(f"{file}: the mask cannot be read ({first_line(error)}); restore it") from error
 
 
