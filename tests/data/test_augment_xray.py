@@ -122,7 +122,7 @@ def test_errors():
         XrayViews(8, scale=(0, 1))
     with pytest.raises(FedMedError, match="flip is 2"):
         XrayViews(8, flip=2)
-    with pytest.raises(FedMedError, match="contrast 1.5"):
+    with pytest.raises(FedMedError, match="contrast is 1.5"):
         XrayViews(8, contrast=1.5)
     with pytest.raises(FedMedError, match=r"\(1, 8, 8\)"):
         XrayViews(8)(torch.rand(1, 8, 8))

@@ -2,14 +2,13 @@
 
 import pytest
 
-from fedmed.data.datalist import ClassEntry, MaskEntry, UnlabelledEntry, Video, form_of, is_word
+from fedmed.data.datalist import ClassEntry, MaskEntry, UnlabelledEntry, Video, is_word
 from fedmed.errors import DataError
 
 
 def test_files_that_an_entry_names():
     assert MaskEntry().files("training") == ("image", "label")
     assert MaskEntry().files("unlabeled") == ClassEntry().files("training") == ("image",)
-    assert form_of(None) == MaskEntry() and form_of(["a"]) == ClassEntry(("a",))
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_the_size_is_looked_at_first(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("file,label\na.png,x\n")
     assert table_lines(path) == ["file,label", "a.png,x"]
-    with pytest.raises(DataError, match=r"a\.csv: has 19 bytes, and a table at most 18; leave out the columns"):
+    with pytest.raises(DataError, match=r"a\.csv: has 19 bytes, and a table at most 18; leave out columns"):
         table_lines(path, 18)
     with path.open("wb") as file:
         os.truncate(file.fileno(), tables.OF_IMAGES + 1)  # without a byte on the disk

@@ -57,9 +57,7 @@ class CaseStore:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.folder.chmod(0o700)
         except OSError as error:
-            raise DataError(
-                f"the cache folder {self.folder} cannot be made ({error}); correct the site's cache_dir"
-            ) from error
+            raise DataError(f"cache folder {self.folder} cannot be made ({error}); correct cache_dir") from error
 
     def path(self, case: Mapping[str, Any], settings: str) -> Path:
         """Path of a stored case: see :func:`case_key`."""
@@ -129,9 +127,7 @@ def case_key(case: Mapping[str, Any], settings: str) -> str:
             try:
                 facts = os.stat(case[name])
             except OSError as error:
-                raise DataError(
-                    f"{case[name]}: the file is gone ({error.strerror}); restore it or remove the entry"
-                ) from error
+                raise DataError(f"{case[name]}: is gone ({error.strerror}); restore it or remove the entry") from error
             text = f"\0{name}\0{case[name]}\0{facts.st_size}\0{facts.st_mtime_ns}"
             digest.update(text.encode(errors="surrogateescape"))
     return digest.hexdigest()
@@ -140,9 +136,9 @@ def case_key(case: Mapping[str, Any], settings: str) -> str:
 class CaseCacheDataset(Dataset):
     """Cases whose deterministic preprocessing is kept on disk. Items are dictionaries of plain tensors.
 
-    Unlike in :class:`monai.data.PersistentDataset` the key holds size and modification time of the files and the
-    settings of every transform, so a changed image or setting is noticed; files are memory-mapped, so a crop reads only
-    its own pages; and random transforms run without MONAI's metadata tracking, which is most of their cost.
+    Unlike in :class:`monai.data.PersistentDataset` the key holds size and time of change of the files and the settings
+    of every transform, so a changed image or setting is noticed; a crop reads only its own pages of a file; and random
+    transforms run without MONAI's metadata tracking, which is most of their cost.
 
     Args:
         data: cases as :func:`fedmed.data.datalist.load_datalist` returns them.
@@ -214,9 +210,7 @@ class CaseCacheDataset(Dataset):
             log.info("preparing %d of %d cases; this happens once", len(missing), len(self.data))
             numbers: Any = missing  # a list is a dataset too
             workers = min(num_workers, len(missing))
-            # A loader draws a seed, which must not come from the generator of the training: nothing is drawn from that
-            # where the cache is full already.
-            generator = torch.Generator()
+            generator = torch.Generator()  # a full cache draws no seed, so none may come from the training's generator
             for _ in DataLoader(numbers, None, num_workers=workers, collate_fn=self._fill, generator=generator):
                 pass  # nothing worth sending between processes
 
@@ -280,9 +274,8 @@ def settings_text(steps: Sequence[Any]) -> str:
 def _describe(value: Any) -> Any:
     """Return ``value`` as nested lists, dictionaries and plain values that ``json`` can write.
 
-    Objects become their class path and their attributes; functions their path; arrays their hash. Nothing depends
-    on memory addresses or on the state of random generators, so equal settings give equal text in every process.
-    MONAI's ``pickle_hashing`` depends on the latter and refuses lambdas.
+    Objects become their class path and attributes, functions their path, arrays their hash. Nothing depends on memory
+    addresses or on the state of random generators; MONAI's ``pickle_hashing`` does, and refuses lambdas.
     """
     if isinstance(value, _PLAIN):
         return value

@@ -55,9 +55,8 @@ class LoadCased(MapTransform):
             try:
                 case[key] = self.loader(case[key])
             except Exception as error:  # noqa: BLE001 - each file format's reader has exceptions of its own
-                raise DataError(
-                    f"{data[key]}: the {key} cannot be read ({first_line(error)}); restore or remove it"
-                ) from error
+                reason = first_line(error)
+                raise DataError(f"{data[key]}: the {key} cannot be read ({reason}); restore or remove it") from error
         return case
 
 
@@ -149,9 +148,9 @@ class ForegroundIndexd(Transform):
     """Add flat indices of foreground and background voxels, for ``RandCropByPosNegLabeld``.
 
     A full CT has ten million background voxels, whose indices, which MONAI's ``FgBgToIndicesd`` would keep, are larger
-    than the image. At most ``limit`` indices of each class are kept: one from each of as many parts of equal length, so
-    that the distribution of crops hardly changes. Where in its part an index lies is drawn, because a constant stride
-    that shares factors with the volume's size would meet the same few slices again and again.
+    than the image. At most ``limit`` of each class are kept: one from each of as many equal parts, so that the
+    distribution of crops hardly changes. Its place in the part is drawn, because a constant stride that shares factors
+    with the volume's size would meet the same few slices again and again.
 
     Args:
         label: key of the mask, shape (1, X, Y, Z), foreground > 0.
@@ -188,16 +187,14 @@ def training_loader(
     num_workers: int = 0,
     foreground_in: Path | str | None = None,
 ) -> DataLoader | None:
-    """Return a loader of exactly ``steps`` full batches.
+    """Return a loader of exactly ``steps`` full batches; None without cases.
 
     Cases are drawn without replacement; when all have been seen, a new permutation begins. The order of cases and
     the random transforms have separate generators, so changing an augmentation does not change the order of cases or
-    the transforms before it (the crops). With ``num_workers=0`` equal seeds give equal batches in every process; with
-    workers, equal seeds and equal worker counts do.
+    the transforms before it (the crops). Equal seeds and equal worker counts give equal batches in every process.
 
     Args:
-        dataset: the cases; they are prepared first, so that a bad image is found before training starts. Without cases
-            there is no loader.
+        dataset: the cases; they are prepared first, so that a bad image is found before training starts.
         batch_size, steps: cases in a batch, and batches.
         seed: of order, crops and augmentation.
         num_workers: processes that load.
@@ -223,10 +220,9 @@ def training_loader(
 def probe_loader(
     dataset: CaseCacheDataset, samples: int, seed: int, batch_size: int, num_workers: int = 0
 ) -> DataLoader:
-    """Return a loader of some images, the same ones in the same order each time it is used.
+    """Return a loader of the same images in the same order each time it is used.
 
-    ``samples`` cases are drawn from ``seed`` without replacement, or all of them when there are fewer. DataError for
-    fewer than one.
+    ``samples`` cases, or all if there are fewer, are drawn from ``seed`` without replacement; DataError for 0.
     """
     if samples < 1:
         raise DataError(f"the sample is to have {samples} images; use 1 or more, such as 100")
@@ -239,9 +235,6 @@ class Alternating:
     """A loader that gives a batch of each of its loaders in turn; one that has ended is left out.
 
     Two loaders of as many batches are mixed half and half, whatever the sizes of their data.
-
-    Args:
-        loaders: each with a length.
 
     Attributes:
         dataset: of the first loader.

@@ -29,7 +29,7 @@ def load_images(
     form: UnlabelledEntry | None = None,
     transductive: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return a site's images without labels, each once, for training that uses none.
+    """Return a site's images without labels, each once.
 
     Args:
         data_root, datalist: as for :func:`fedmed.data.datalist.load_datalist`.
@@ -80,7 +80,7 @@ def labelled_fraction(cases: Sequence[Mapping[str, Any]], fraction: float, seed:
         members[case["label"]].append(place)
     chosen: set[int] = set()
     for label, count in _shares({label: len(places) for label, places in members.items()}, fraction).items():
-        chosen.update(sorted(members[label], key=lambda place: _rank(cases[place], seed))[:count])
+        chosen.update(sorted(members[label], key=lambda place: _rank(str(cases[place]["image"]), seed))[:count])
     return [case for place, case in enumerate(cases) if place in chosen]
 
 
@@ -105,7 +105,6 @@ def _shares(sizes: Mapping[int, int], fraction: float) -> dict[int, int]:
     return share
 
 
-def _rank(case: Mapping[str, Any], seed: int) -> tuple[str, str]:
-    image = str(case["image"])
+def _rank(image: str, seed: int) -> tuple[str, str]:
     name = f"{seed}\0{Path(image).name}"
     return hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest(), image

@@ -85,10 +85,8 @@ class MaskEntry(UnlabelledEntry):
         label = entry.get("label")
         if key == UNLABELED or not is_word(label):
             return ""
-        return (
-            f"{where}: the label is {label!r}, the name of a class, where the file of a mask is needed; use a bundle "
-            "for classification, or list the mask"
-        )
+        text = f"{where}: the label is {label!r}, the name of a class, where the file of a mask is needed"
+        return f"{text}; use a bundle for classification, or list the mask"
 
     def read(self, root: Path, key: str, where: str, entry: Any) -> dict[str, Any]:
         try:
@@ -143,7 +141,7 @@ class Video(UnlabelledEntry):
     main: ClassVar[str] = "video"
 
     def files(self, key: str) -> tuple[str, ...]:
-        wanted = {"labels": self.labels and key != UNLABELED, "masks": self.masks and key != UNLABELED}
+        wanted = {"labels": self.labels, "masks": self.masks} if key != UNLABELED else {}
         return ("video", *(name for name, needed in wanted.items() if needed))
 
     def word(self, key: str, entry: Mapping[str, Any]) -> str | None:
@@ -152,9 +150,7 @@ class Video(UnlabelledEntry):
     def wrong(self, key: str, where: str, entry: Mapping[str, Any]) -> str:
         if "video" in entry or "image" not in entry:
             return ""
-        return (
-            f"{where} names an 'image', and this task needs a 'video'; use the bundle for such images, or list videos"
-        )
+        return f"{where} names an 'image', and this task needs a 'video'; use a bundle for images, or list videos"
 
 
 def is_word(label: Any) -> bool:
@@ -167,19 +163,13 @@ def names_path(root: Path, key: str, value: Any) -> bool:
     return key in PATH_KEYS and isinstance(value, str) and _THERE.get(key, Path.is_file)(root / value)
 
 
-def form_of(classes: Sequence[str] | None) -> UnlabelledEntry:
-    """Masks, or the names of these classes."""
-    return MaskEntry() if classes is None else ClassEntry(tuple(classes))
-
-
 def count_labelled(entries: Iterable[Any]) -> int:
     """Count the entries of a datalist that carry a label, of whatever kind."""
     return sum(isinstance(entry, Mapping) and any(name in entry for name in LABEL_KEYS) for entry in entries)
 
 
 def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
-    """Absolute path of what an entry names, below the site's ``root``: a file as its ``image``, ``label`` or
-    ``labels``, a folder as ``masks``, either as ``video``.
+    """Absolute path below ``root`` of what an entry names: a file, a folder as ``masks``, either as ``video``.
 
     The check is by spelling: a link that the site itself placed inside its data folder may lead anywhere.
 
@@ -236,7 +226,7 @@ def load_datalist(
     root, path = Path(data_root), Path(datalist)
     if not root.is_dir():
         raise DataError(f"the data folder {root} does not exist; mount it or correct the site's data_root")
-    form = form or form_of(classes)
+    form = form or (MaskEntry() if classes is None else ClassEntry(tuple(classes)))
     entries = list_entries(path, key, required, form.example())
     cases = [form.read(root, key, f"{path}: entry {n} of '{key}'", entry) for n, entry in enumerate(entries)]
     if key == UNLABELED:
@@ -271,10 +261,9 @@ def check_words(datalist: Path, form: UnlabelledEntry, classes: Sequence[str]) -
 
 
 def list_entries(datalist: Path | str, key: str, required: bool = False, example: str = EXAMPLE) -> list[Any]:
-    """Return one list as it stands in the datalist, its entries unchecked; ``[]`` where it is missing.
+    """Return one list of a datalist, its entries unchecked; ``[]`` where it is missing.
 
-    DataError, which shows the ``example``, for no readable datalist, no list, or an empty or missing one that is
-    required.
+    DataError, which shows the ``example``, for no readable datalist, no list, or a required one without entries.
     """
     return entries_of(read_datalist(Path(datalist), example), datalist, key, required, example)
 

@@ -125,9 +125,8 @@ def _rest(folder: Path, series: Series) -> Path | None:
 def _first_slices(folder: Path) -> Iterator[Path]:
     """The first DICOM file of each folder beside this one that can be read."""
     here = folder.resolve()
-    for place in islice(
-        (place for place in sorted(here.parent.iterdir()) if place.is_dir() and place != here), NEIGHBOURS
-    ):
+    places = (place for place in sorted(here.parent.iterdir()) if place.is_dir() and place != here)
+    for place in islice(places, NEIGHBOURS):
         try:
             files = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
         except OSError:  # not ours to read
@@ -153,7 +152,16 @@ def source_slices(files: Sequence[Path]) -> list[Dataset]:
     """
     if len(files) < 2:
         raise DataError(f"{files[0]} is a single file; a series of single-frame slices is needed, not Enhanced CT")
-    return [_slice(path) for path in files]
+    slices = [read_header(path) for path in files]
+    for path, head in zip(files, slices, strict=True):
+        if missing := [name for name in NEEDED if not head.get(name)]:
+            raise DataError(f"{path} has no {', '.join(missing)}; a segmentation refers to it. Export the series again")
+        for name in MAY_BE_EMPTY:
+            if name not in head:
+                setattr(head, name, "")
+        if head.PatientSex not in ("M", "F", "O"):
+            head.PatientSex = ""  # the standard's word for unknown
+    return slices
 
 
 def segmentation(
@@ -194,9 +202,8 @@ def segmentation(
             device_serial_number=producer.weights[:64],
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"series {first.SeriesInstanceUID}: no segmentation can refer to these slices ({error})"
-        ) from error
+        uid = first.SeriesInstanceUID
+        raise DataError(f"series {uid}: no segmentation can refer to these slices ({error})") from error
 
 
 def _segment(number: int, structure: Structure, producer: Producer) -> hd.seg.SegmentDescription:
@@ -217,20 +224,6 @@ def _segment(number: int, structure: Structure, producer: Producer) -> hd.seg.Se
 
 def _concept(code: Code) -> hd.sr.CodedConcept:
     return hd.sr.CodedConcept(code.value, code.scheme, code.meaning)
-
-
-def _slice(path: Path) -> Dataset:
-    """A slice's header with the attributes that a segmentation copies from it."""
-    head = read_header(path)
-    missing = [name for name in NEEDED if not head.get(name)]
-    if missing:
-        raise DataError(f"{path} has no {', '.join(missing)}; a segmentation refers to it. Export the series again")
-    for name in MAY_BE_EMPTY:
-        if name not in head:
-            setattr(head, name, "")
-    if head.PatientSex not in ("M", "F", "O"):
-        head.PatientSex = ""  # the standard's word for unknown
-    return head
 
 
 def _check_grid(slices: Sequence[Dataset], mask: np.ndarray, affine: np.ndarray) -> None:

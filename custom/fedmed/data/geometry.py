@@ -31,15 +31,12 @@ def to_ras(affine: np.ndarray) -> np.ndarray:
 def voxels_onto(
     mask_affine: np.ndarray, affine: np.ndarray, shape: tuple[int, ...], tolerance: float
 ) -> np.ndarray | None:
-    """The matrix (4, 4) of whole numbers from voxels of a mask to voxels of its image, axes turned but not scaled.
+    """The matrix (4, 4) of whole numbers from voxels of a mask to those of its image; None where they do not meet.
 
     Args:
         mask_affine, affine: (4, 4) of the mask and of the image, voxel to mm.
         shape: of the mask, (X, Y, Z).
         tolerance: mm that a corner of the mask may lie away from a voxel of the image's grid.
-
-    Returns:
-        The matrix, or None where voxels of one are not voxels of the other.
     """
     if not all(np.isfinite(a).all() and abs(np.linalg.det(a[:3, :3])) > 1e-9 for a in (mask_affine, affine)):
         return None
@@ -58,8 +55,7 @@ def axis_order(
     """Order of axes of a mask that is stored on its image's own grid in another one, as dcm2niix and others do.
 
     Args:
-        mask_affine, mask_shape, affine, shape: of the mask and of the image, as in :func:`voxels_onto`.
-        tolerance: likewise.
+        mask_affine, mask_shape, affine, shape, tolerance: of the mask and of the image, as in :func:`voxels_onto`.
 
     Returns:
         The axes for ``transpose``, and then those to flip, which bring the mask onto the image without loss; None

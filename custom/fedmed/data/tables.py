@@ -20,15 +20,12 @@ def table_lines(path: Path, largest: int = OF_A_VIDEO) -> list[str]:
         OSError, UnicodeDecodeError: it cannot be read.
     """
     if (size := file_bytes(path)) > largest:
-        raise DataError(
-            f"{path}: has {size} bytes, and a table at most {largest}; leave out the columns that are not needed"
-        )
+        raise DataError(f"{path}: has {size} bytes, and a table at most {largest}; leave out columns")
     lines = path.read_text(encoding="utf-8-sig").splitlines()
-    if long := next((number for number, line in enumerate(lines, 1) if len(line) > LONGEST_LINE), 0):
-        raise DataError(
-            f"{path}: line {long} has {len(lines[long - 1])} characters, and a line of a table at most {LONGEST_LINE}; "
-            "leave out the columns that are not needed"
-        )
+    for number, line in enumerate(lines, 1):
+        if len(line) > LONGEST_LINE:
+            text = f"{path}: line {number} has {len(line)} characters, and a line of a table at most {LONGEST_LINE}"
+            raise DataError(f"{text}; leave out columns")
     return lines
 
 

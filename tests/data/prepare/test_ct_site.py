@@ -196,7 +196,7 @@ def test_every_bad_case_is_refused_with_its_reason_and_the_rest_is_used(folder, 
         "p3_s0": "mask has shape",
         "p3_s1": "mask lies up to 0.5 mm away",
         "p4_s0": "other than 0 and 1: 255",
-        "p5_s0": "same voxels as case 'p5_copy_s0'",
+        "p5_s0": "same voxels as 'p5_copy_s0'",
         "p6_s0": "spacing of zero",
         "nobody": "pattern does not match",
     }

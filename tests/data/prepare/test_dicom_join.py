@@ -43,4 +43,4 @@ def test_copies_are_not_joined(tmp_path, write_dicom):
     write_dicom(tmp_path / "in" / "a", STORED)
     shutil.copytree(tmp_path / "in" / "a", tmp_path / "in" / "b")
     cases = {case.case: case for case in prepare_site(tmp_path / "in", tmp_path / "site", "s").cases}
-    assert cases["a"].usable and "same voxels as case 'a'" in cases["b"].faults[0]
+    assert cases["a"].usable and "same voxels as 'a'" in cases["b"].faults[0]

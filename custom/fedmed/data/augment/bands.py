@@ -24,8 +24,7 @@ OUTSIDE = 1e-3  # beyond 0 and 1, by rounding
 def band_amplitudes(images: Iterable[Tensor]) -> Tensor:
     """The mean intensity, and the mean amplitude in each band of frequencies; of tiles, then of images.
 
-    A tile is tapered (Hann), so that its borders do not count as edges. Amplitudes are in the unit of the standard
-    deviation of noise.
+    A tile is tapered (Hann), so that its borders do not count as edges; amplitudes are in deviations of noise.
 
     Args:
         images: (C, H, W) or (C, D, H, W), float, from 0 to 1.
@@ -94,10 +93,10 @@ def with_factors(images: Tensor, factors: Tensor) -> Tensor:
 
 def _tiles(image: Tensor) -> Tensor:
     """(n, C, ...) pieces without overlap; what is left over at the end of a side is not used."""
-    for axis in range(1, image.ndim):
+    sides = image.ndim - 1
+    for axis in range(1, sides + 1):
         size = min(TILE, image.shape[axis])
         image = image.unfold(axis, size, size)
-    sides = (image.ndim - 1) // 2
     return image.flatten(1, sides).transpose(0, 1)
 
 

@@ -18,10 +18,9 @@ TO_YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.211
 class ClipViews:
     """Mirror images, crop, zoom, shift, rotation, and change of colour, the same for all frames of a clip.
 
-    Each frame alone would blur what moves between frames; Kassem et al. (2023) shift, rotate and scale, Fang et al.
-    (2025) rotate and scale, ranges are ours. All changes of place are one interpolation. Beyond the border the image is
-    mirrored. Each clip gets its own draws, from a generator of this object: the same seed gives the same views. Where
-    no place may change nothing is interpolated, where no colour may change nothing is mapped.
+    Kassem et al. (2023) shift, rotate and scale, Fang et al. (2025) rotate and scale; ranges are ours. All changes of
+    place are one interpolation, and beyond the border the image is mirrored. Each clip gets its own draws, from a
+    generator of this object. Where no place may change nothing is interpolated, where no colour nothing is mapped.
 
     Args:
         seed: of the draws. They are made on the CPU: the same on every device.
@@ -78,9 +77,8 @@ class ClipViews:
         """
         if batch.ndim != 5 or batch.shape[2] != 3:
             raise FedMedError(f"ClipViews: a batch has shape {tuple(batch.shape)}; give (B, k, 3, H, W)")
-        if masks is not None and (
-            masks.ndim != 4 or masks.shape[0] != len(batch) or masks.shape[2:] != batch.shape[3:]
-        ):
+        sizes = (len(batch), *batch.shape[3:])
+        if masks is not None and (masks.ndim != 4 or (masks.shape[0], *masks.shape[2:]) != sizes):
             raise FedMedError(f"ClipViews: masks have shape {tuple(masks.shape)}; give (B, n, H, W) of the batch")
         drawn = torch.rand(PLACES + COLOURS, len(batch), generator=self.generator)
         matrices = self._matrices(drawn[:PLACES], batch.shape[3:]).to(batch.device)

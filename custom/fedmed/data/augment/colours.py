@@ -90,12 +90,10 @@ def colours(images: Iterable[Tensor]) -> Colours:
 
 def mean_of(others: Iterable[Colours]) -> Colours:
     """Statistics of the images of several sites together, each site counting the same."""
-    parts = list(others)
-    mean = torch.stack([one.mean for one in parts]).mean(dim=0)
-    spread = torch.stack([one.mean - mean for one in parts]).square().mean(dim=0)
-    deviation, between = (
-        (torch.stack([one[which].square() for one in parts]).mean(dim=0) + spread).sqrt() for which in (1, 2)
-    )
+    means, deviations, betweens = (torch.stack(parts) for parts in zip(*others, strict=True))
+    mean = means.mean(dim=0)
+    spread = (means - mean).square().mean(dim=0)
+    deviation, between = ((part.square().mean(dim=0) + spread).sqrt() for part in (deviations, betweens))
     return Colours(mean, deviation, between)
 
 

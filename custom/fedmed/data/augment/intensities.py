@@ -15,6 +15,7 @@ SAMPLES = 200_000  # voxels of an image that are looked at, evenly spread
 GAMMAS = torch.logspace(-1, 1, 81, base=2.5)  # 0.4 to 2.5, each 2.3 % above the one before
 OUTSIDE = 1e-3  # beyond 0 and 1, by rounding
 REFERENCES, SITES = "references", "sites"  # keys, of an export's metadata and within
+LARGEST = 10  # value of a mean
 FEWEST = 2  # sites: of one alone the mean would be its own values
 FORMS = {INTENSITIES: (BINS,), COLOURS: (9,)}
 
@@ -50,8 +51,8 @@ def histogram(images: Iterable[Tensor]) -> Tensor:
 def matching_gamma(local: Tensor, wanted: Tensor) -> float:
     """The gamma with which images look most like others: the share of voxels that their histograms have in common.
 
-    Black stays black and white stays white, which in a CT is air and soft tissue; between them one number decides, so
-    that a histogram of other organs, or of another share of air, does not bend the whole range.
+    Black and white stay, which in a CT are air and soft tissue; between them one number decides, so that a histogram of
+    other organs, or of another share of air, does not bend the whole range.
 
     Args:
         local, wanted: (BINS,) of :func:`histogram`.
@@ -72,11 +73,7 @@ def matching_gamma(local: Tensor, wanted: Tensor) -> float:
 
 
 def mean_values(values: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The mean of what sites told, as plain numbers with how many they are; {} of fewer than two.
-
-    Args:
-        values: of each site, as in an exchange before training.
-    """
+    """The mean of sites' values in an exchange before training, as plain numbers with how many; {} of fewer than 2."""
     received = list(values)
     if len(received) < FEWEST:
         return {}
@@ -84,14 +81,12 @@ def mean_values(values: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     for name, shape in FORMS.items():
         parts = [one[name].detach().cpu().float() for one in received if isinstance(one.get(name), Tensor)]
         if len(parts) == len(received) and all(part.shape == shape for part in parts):
-            means[name] = [round(value, 6) for value in _mean(name, parts).tolist()]
+            if name == COLOURS:
+                mean = mean_of(Colours.of(part.view(3, 3)) for part in parts).stacked().flatten()
+            else:
+                mean = torch.stack(parts).mean(dim=0)
+            means[name] = [round(value, 6) for value in mean.tolist()]
     return {SITES: len(received), **means} if means else {}
-
-
-def _mean(name: str, parts: list[Tensor]) -> Tensor:
-    if name == COLOURS:
-        return mean_of(Colours.of(part.view(3, 3)) for part in parts).stacked().flatten()
-    return torch.stack(parts).mean(dim=0)
 
 
 def references(metadata: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -106,8 +101,8 @@ def references(metadata: Mapping[str, Any]) -> dict[str, Tensor]:
     for name, shape in FORMS.items():
         if not isinstance(listed, Mapping) or name not in listed:
             continue
-        values, limit = listed[name], 10
-        plain = isinstance(values, list) and all(type(v) in (int, float) and abs(v) <= limit for v in values)
+        values = listed[name]
+        plain = isinstance(values, list) and all(type(v) in (int, float) and abs(v) <= LARGEST for v in values)
         if not plain or (len(values),) != shape:
             raise BundleError(f"configs/metadata.json: '{name}' of its '{REFERENCES}' is not {shape[0]} such numbers")
         means[name] = torch.tensor(values, dtype=torch.float32)

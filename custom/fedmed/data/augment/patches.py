@@ -22,17 +22,15 @@ class Augment:
     pseudo-label is computed from, by default the patch as it is. Subclasses that draw random numbers take a ``seed``
     and own a generator, so that adding an augmentation changes neither sampling nor other augmentations.
 
-    Batches are plain tensors (B, C, ...) on any device; they are not modified. Geometry must not change, because
-    pseudo-label and student are compared voxel by voxel. MONAI's random transforms change one image at a time, drawing
-    from NumPy: noise on a batch of four patches takes six times as long on the CPU.
+    Batches are plain tensors (B, C, ...) on any device, which are not modified; views have the same shape. Geometry
+    must not change, because pseudo-label and student are compared voxel by voxel. MONAI's random transforms change one
+    image at a time, drawing from NumPy: noise on a batch of four patches takes six times as long on the CPU.
     """
 
     def __call__(self, batch: Tensor) -> Tensor:
-        """Return the student's view, same shape."""
         return batch
 
     def weak(self, batch: Tensor) -> Tensor:
-        """Return the pseudo-label's view, same shape."""
         return batch
 
 
@@ -67,9 +65,6 @@ class ScaleShift(Augment):
         seed: of a and b. They are drawn on the CPU: the same on every device.
         clip: whether what leaves [0, 1] is cut off.
 
-    Returns:
-        The patches, in [0, 1] with ``clip``.
-
     Raises:
         FedMedError: the level is outside [0, 1].
     """
@@ -88,15 +83,12 @@ class ScaleShift(Augment):
 
 
 class GaussianNoise(Augment):
-    """Gauss_x of the paper's Table 2: ``v' = v + N(0, x)``, drawn for each voxel; x is the **variance**.
+    """Gauss_x of the paper's Table 2: ``v' = v + N(0, x)``, drawn for each voxel, clipped to [0, 1].
 
     Args:
         variance: x, at least 0; the standard deviation is its root. The paper tries 0.001, 0.01 and 0.1.
         seed: of the noise. Each batch's noise is drawn where the batch lies, so a GPU waits for no transfer; its
             numbers differ from the CPU's.
-
-    Returns:
-        The patches, clipped to [0, 1].
 
     Raises:
         FedMedError: the variance is negative, infinite or NaN.
@@ -119,15 +111,13 @@ class FixMatch(Augment):
     """Fix_y of the paper's Table 2: two scale-shifts, a weak one for the pseudo-label and a strong one to learn from.
 
     Neither is clipped: the paper gives v (1 + a) + b without a limit, and its toolkit has none. Clipped to [0, 1], the
-    strong view of 6 to 15 % of all patches would be a single grey value, from which nothing can be learnt.
+    strong view of 6 to 15 % of all patches would be a single grey value, from which nothing can be learnt. Values in
+    [0, 1] come to lie in -0.9 to 2.8 at level 0.1.
 
     Args:
         level: y in [0, 0.5]. The pseudo-label's view has level y, the student's 1 - y; at 0.5 both are equal. The
             paper tries 0.1 and 0.25.
         seed: of both views, which are drawn independently.
-
-    Returns:
-        The patches; of values in [0, 1], from -0.9 to 2.8 at level 0.1.
 
     Raises:
         FedMedError: the level is outside [0, 0.5].
@@ -200,12 +190,10 @@ def build_augment(
     """Return one augmentation, or several after each other.
 
     Args:
-        names: one name or a list of names, in the paper's spelling: ``identity``, ``scale_shift``,
-            ``gauss_0.01`` (variance), ``cutout_1`` (one box), ``cutout_2`` (five boxes), ``fix_0.1`` (level of the
-            weak view). Capitals do not matter.
-        seed: each augmentation draws from its own generator, whose seed is derived from this one and from the
-            augmentation's kind. Adding another augmentation, or changing the number in ``gauss_0.1``, does not change
-            its draws.
+        names: one name or a list, in the paper's spelling, capitals or not: ``identity``, ``scale_shift``,
+            ``gauss_0.01`` (variance), ``cutout_1`` (one box), ``cutout_2`` (five boxes), ``fix_0.1`` (weak level).
+        seed: each augmentation's own generator has a seed derived from this one and from its kind: another augmentation
+            beside it, or another number in ``gauss_0.1``, does not change its draws.
         shift_level: of ``scale_shift``.
         cutout_size: voxels of a box.
 

@@ -25,9 +25,8 @@ class XrayViews:
     """Random resized crop, horizontal flip, small rotation, and change of brightness and contrast.
 
     The views of Dong and Voiculescu (2021); the default ranges are ours. Crop, flip and rotation are one
-    interpolation. Beyond the border the image is mirrored, so a constant image stays constant. Each
-    image gets its own draws, from a generator of this object: the same seed gives the same views, and no other random
-    numbers change. kornia's own augmentations draw from torch's global generator.
+    interpolation. Beyond the border the image is mirrored, so a constant image stays constant. Each image gets its own
+    draws, from a generator of this object; kornia's own augmentations draw from torch's global generator.
 
     Args:
         image_size: (H, W) of a view, or one number for both.
@@ -61,9 +60,8 @@ class XrayViews:
             f"ratio is {list(ratio)}; give lowest and highest above 0": not 0 < ratio[0] <= ratio[1],
             f"flip is {flip}; use a probability": not 0 <= flip <= 1,
             f"degrees is {degrees}; use 0 to 180": not 0 <= degrees <= 180,
-            f"brightness is {brightness} and contrast {contrast}; use 0 to 1": not (
-                0 <= brightness <= 1 and 0 <= contrast <= 1
-            ),
+            f"brightness is {brightness}; use 0 to 1": not 0 <= brightness <= 1,
+            f"contrast is {contrast}; use 0 to 1": not 0 <= contrast <= 1,
         }
         for message, bad in wrong.items():
             if bad:

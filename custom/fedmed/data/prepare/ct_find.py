@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from fedmed.data.prepare.case import Source, Volume
-from fedmed.data.prepare.dicom_folder import likeness
+from fedmed.data.prepare.dicom_folder import checked_series, likeness
 from fedmed.data.prepare.dicom_headers import read_header
 from fedmed.data.prepare.dicom_slices import Slice, depths
 from fedmed.data.prepare.folder import compile_pattern, existing, patient_in, readable_kind, visible_files
@@ -56,12 +56,14 @@ def find_volumes(
     skip = {Path(path).resolve() for path in skip} | ({masks} if masks and masks != folder else set())
     suffix = mask_suffix or ""
     image_folder_suffix = suffix if masks in (None, folder) else ""  # of masks among the images
-    mask_files = set(_nifti_files(masks)) if masks and masks != folder else set()
+    mask_files: set[Path] = set()
+    if masks and masks != folder:
+        mask_files.update(path for _, files in visible_files(masks, ()) for path in files if is_nifti(path))
     place = masks or (folder if suffix else None)
     sources: list[Source] = []
     taken: set[str] = set()
     keys: dict[str, Path] = {}
-    for key, files, series, fault in _all_volumes(folder, skip):
+    for key, files, series, fault in join_series(_volumes(folder, skip)):
         if image_folder_suffix and not series and key.endswith(image_folder_suffix):
             mask_files.add(files[0])
             continue
@@ -78,13 +80,6 @@ def find_volumes(
     return sources, sorted(mask_files - {source.mask for source in sources})
 
 
-def _all_volumes(folder: Path, skip: Collection[Path]) -> list[Volume]:
-    volumes = list(_volumes(folder, skip))
-    if sum(volume.series for volume in volumes) < 2:
-        return volumes
-    return join_series(volumes)
-
-
 def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[Volume]:
     """Each NIfTI file and DICOM series, sorted by path."""
     for here, files in visible_files(folder, skip):
@@ -92,20 +87,10 @@ def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[Volume]:
             if is_nifti(path):
                 yield Volume(_without_ending(path.relative_to(folder).as_posix()), (path,), series=False)
         if any(readable_kind(path) == "DICOM" for path in files if not is_nifti(path)):
-            yield from _series(here, folder)
-
-
-def _series(here: Path, folder: Path) -> Iterator[Volume]:
-    from fedmed.data.prepare.dicom_folder import checked_series  # ITK takes seconds to load; NIfTI does not need it
-
-    name = folder.name if here == folder else here.relative_to(folder).as_posix()
-    series = checked_series(here)
-    for number, (files, fault) in enumerate(series, start=1):
-        yield Volume(name if len(series) == 1 else f"{name}/series{number}", files, True, fault)
-
-
-def _nifti_files(folder: Path) -> Iterator[Path]:
-    return (path for _, files in visible_files(folder, ()) for path in files if is_nifti(path))
+            name = folder.name if here == folder else here.relative_to(folder).as_posix()
+            series = checked_series(here)
+            for number, (slices, fault) in enumerate(series, start=1):
+                yield Volume(name if len(series) == 1 else f"{name}/series{number}", slices, True, fault)
 
 
 def is_nifti(path: Path) -> bool:
@@ -156,8 +141,9 @@ def join_series(volumes: Iterable[Volume]) -> list[Volume]:
     place of another's: copies of a series are left as they are. A part with a fault gives it to the others.
     """
     volumes, parts = list(volumes), defaultdict(list)
-    for volume in volumes:
-        if volume.series and (alike := likeness(volume.files[0]))[0]:
+    series = [volume for volume in volumes if volume.series]
+    for volume in series if len(series) > 1 else ():
+        if (alike := likeness(volume.files[0]))[0]:
             parts[alike].append(volume)
     joined: dict[Volume, Volume | None] = {}  # the first part becomes the whole, the others nothing
     for members in parts.values():

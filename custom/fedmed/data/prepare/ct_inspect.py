@@ -1,6 +1,6 @@
 """Inspect CT volumes: convert them if they are DICOM, check them, measure them, and find the copies among them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,8 +12,9 @@ import numpy as np
 from fedmed.data.geometry import affine_notes, axis_order, nifti, unit_fault
 from fedmed.data.image_size import UNREADABLE, opened_nifti
 from fedmed.data.patients import folded
-from fedmed.data.prepare.case import Case, Source, content_hash
+from fedmed.data.prepare.case import Case, Checked, Source, content_hash
 from fedmed.data.prepare.pool import DIED, Track, run_all
+from fedmed.data.prepare.split import refuse_copies
 from fedmed.data.prepare.volume_faults import (
     BINARY,
     GRID_TOLERANCE,
@@ -52,9 +53,10 @@ def inspect_all(
     """
     inspect = partial(_inspect, converted=converted, lowest_peak=lowest_peak, foreground=foreground, ending=ending)
     series = any(source.series for source in sources)  # ITK's decoders, and GDCM's, may take any memory
-    died = partial(_died, inspect)
-    cases = run_all(inspect, sources, workers, track, apart=series, died=died)
-    _refuse_copies(cases, converted)
+    cases = run_all(inspect, sources, workers, track, apart=series, died=lambda one: inspect(replace(one, fault=DIED)))
+    for _, *copies in refuse_copies(cases, "voxels", "scan"):
+        for case in copies:
+            _forget(case, converted)
     return cases
 
 
@@ -81,10 +83,6 @@ def _inspect(source: Source, converted: Path | None, lowest_peak: float, foregro
     return case
 
 
-def _died(inspect: Callable[[Source], Case], source: Source) -> Case:
-    return inspect(replace(source, fault=DIED))
-
-
 def _convert(source: Source, case: Case, target: Path) -> None:
     from fedmed.data.prepare.dicom import convert_series  # ITK takes seconds to load and NIfTI does not need it
     from fedmed.data.prepare.dicom_headers import read_header
@@ -102,9 +100,10 @@ def _convert(source: Source, case: Case, target: Path) -> None:
 
 def _inspect_image(case: Case, path: Path, lowest_peak: float) -> nib.Nifti1Image:
     """Fill in what the file shows, and return it as it was opened."""
-    image = _opened(path, "image")
     with _readable(path, "image"):
-        header = _stored_header(path, image)
+        image = opened_nifti(path)
+        with nib.openers.ImageOpener(str(path)) as file:  # nib.load replaces a voxel size of zero by 1 mm
+            header = type(image.header).from_fileobj(file, check=False)
     case.shape = tuple(int(length) for length in image.shape)
     if unit := unit_fault(header):
         case.faults.append(unit)
@@ -129,8 +128,8 @@ def _inspect_mask(
     case: Case, path: Path, image: nib.Nifti1Image, foreground: Foreground, converted: Path | None
 ) -> Path:
     """Measure a mask; return its file, a new one where only some values count or its axes were in another order."""
-    opened = _opened(path, "mask")
     with _readable(path, "mask"):
+        opened = opened_nifti(path)
         stored = np.asanyarray(opened.dataobj)
     mask, notes = foreground.of(stored)
     case.notes += notes
@@ -154,11 +153,6 @@ def _inspect_mask(
     return target
 
 
-def _opened(path: Path, what: str) -> nib.Nifti1Image:
-    with _readable(path, what):
-        return opened_nifti(path)
-
-
 @contextmanager
 def _readable(path: Path, what: str) -> Iterator[None]:
     try:
@@ -167,22 +161,7 @@ def _readable(path: Path, what: str) -> Iterator[None]:
         raise DataError(f"{what} {path.name} is unreadable ({first_line(error)})") from error
 
 
-def _stored_header(path: Path, image: nib.Nifti1Image) -> nib.Nifti1Header:
-    """The header as it stands in the file; ``nib.load`` replaces a voxel size of zero by 1 mm."""
-    with nib.openers.ImageOpener(str(path)) as file:
-        return type(image.header).from_fileobj(file, check=False)
-
-
-def _refuse_copies(cases: Sequence[Case], converted: Path | None) -> None:
-    """Mark every usable case with the same voxels as another one; of two, the one with a mask remains."""
-    first: dict[str, str] = {}
-    for case in sorted(cases, key=lambda case: (case.mask_ml is None, case.case)):
-        if case.usable and first.setdefault(case.content, case.case) != case.case:
-            case.faults.append(f"same voxels as case '{first[case.content]}'; one scan counts once")
-            _forget(case, converted)
-
-
-def _forget(case: Case, converted: Path | None) -> None:
+def _forget(case: Checked, converted: Path | None) -> None:
     """Remove what was written for a case that is refused."""
     for path in (case.image, case.mask):
         if path and converted and path.is_relative_to(converted):

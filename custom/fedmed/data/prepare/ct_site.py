@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedmed.data.prepare.case import Case, Source
+from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.ct_find import find_volumes
 from fedmed.data.prepare.ct_inspect import inspect_all
 from fedmed.data.prepare.folder import LEFT, PREPARED, existing, files_left, link_or_copy, staging_for
@@ -53,7 +53,7 @@ def prepare_site(
         folder, masks, mask_suffix, image_suffix, patient_pattern: see :func:`fedmed.data.prepare.ct_find.find_volumes`.
         out: site folder; what an earlier preparation left there is replaced, other files are not touched.
         site: the site's name in the federation.
-        foreground: which values of a mask count; without it a mask holds 0 and 1.
+        foreground: which values of a mask count.
         role: ``labelled`` or ``unlabelled``; None means labelled if ``masks`` or ``mask_suffix`` is given.
         fractions: training, validation, testing.
         seed: of the split.
@@ -89,19 +89,14 @@ def prepare_site(
         data_root = _data_root(folder, masks, out, copy or written)
         if data_root == out:
             _gather(cases, staging)
-        read = {*_read(sources, stray), *result_masks}
+        # Files that become volumes and masks, or that the report names already.
+        read = {path for source in sources for path in (*source.files, source.mask) if path} | {*stray, *result_masks}
         left = results + files_left([folder, *([masks] if masks else [])], read, [out, staging, *result_folders])
         prepared = prepared_volumes(out, data_root, cases, stray, left, united)
         settings = {"folder": folder, "masks": masks or mask_suffix, "role": role, "split": fractions, "seed": seed}
         settings |= {"mask values": foreground.words} if foreground.converts else {}
         write_site(prepared, staging, site, settings)
     return prepared
-
-
-def _read(sources: Sequence[Source], stray: Sequence[Path]) -> set[Path]:
-    """The files that become volumes and masks, or that the report names already."""
-    files = {path for source in sources for path in source.files}
-    return {*files, *(source.mask for source in sources if source.mask), *stray}
 
 
 def fill_lists(cases: Sequence[Case], role: str, fractions: Sequence[float], seed: int) -> None:

@@ -93,8 +93,7 @@ def _lost(uid: str, damaged: Mapping[Path, str]) -> str:
     for path, other in damaged.items():
         if not other:
             return (
-                f"{path.name} cannot be read and may be one of its slices; export the series again, or remove the file "
-                "if it is not one"
+                f"{path.name} cannot be read and may be one of its slices; export the series again, or remove it if not"
             )
         if other == uid:
             return f"{path.name} belongs to the series and is damaged; export the series again"
@@ -114,7 +113,5 @@ def _split_off(number: int, series: Sequence[Files], alike: Sequence[tuple[str, 
     """A slice with another thickness than the rest is a series of its own to ITK, and the rest would lack it."""
     for other, files in enumerate(series):
         if other != number and len(files) == 1 and alike[number][0] and alike[other] == alike[number]:
-            return (
-                f"{files[0].name} belongs to the series, but its size, thickness or sequence differs; export it again"
-            )
+            return f"{files[0].name} belongs to the series, but differs in size, thickness or sequence; export it again"
     return ""

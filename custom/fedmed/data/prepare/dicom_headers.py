@@ -91,9 +91,8 @@ def check_headers(files: Sequence[Path]) -> tuple[Dataset, list[Slice], list[str
                 _check_turns(slices)
             return heads[0], slices, [*_check_uids(heads, files), *_part_notes(slices), *_number_notes(heads)]
         except (AttributeError, TypeError, ValueError) as error:
-            raise DataError(
-                f"a slice has an unreadable header ({first_line(error)}); export the series again"
-            ) from error
+            reason = first_line(error)
+            raise DataError(f"a slice has an unreadable header ({reason}); export the series again") from error
 
 
 def _check_common(slices: Sequence[Slice]) -> None:
@@ -105,7 +104,7 @@ def _check_common(slices: Sequence[Slice]) -> None:
     for each in slices:
         if missing := [name for name in SCALE if not _scales(name, each.head.get(name))]:
             raise DataError(
-                f"{each.name} has no usable {', '.join(missing)}, so its scale is unknown; export the series again"
+                f"{each.name} has no usable {', '.join(missing)}, so no known scale; export the series again"
             )
         # GDCM writes US, unspecified, when it changes how a CT is stored.
         if (unit := str(each.head.get("RescaleType") or "HU")) not in ("HU", "US"):
@@ -113,9 +112,8 @@ def _check_common(slices: Sequence[Slice]) -> None:
     spacings = np.array([each.head.get("PixelSpacing", (1, 1)) for each in slices], dtype=float)
     uneven = np.abs(spacings - spacings[0]).max(axis=1) > SPACING_TOLERANCE * spacings[0].min()
     if uneven.any():
-        raise DataError(
-            f"two pixel spacings in one series ({slices[0].name} and {slices[uneven.argmax()].name}); separate them"
-        )
+        names = f"{slices[0].name}, {slices[uneven.argmax()].name}"
+        raise DataError(f"two pixel spacings in one series ({names}); separate them")
 
 
 def _scales(name: str, value: object) -> bool:
@@ -152,10 +150,8 @@ def _check_turns(slices: Sequence[Slice]) -> None:
         values = [str(each.head.get(name) or "") for each in slices]
         changes = [n for n in range(1, len(values)) if values[n] != values[n - 1]]
         if len(changes) >= len(set(values)):  # a value comes back; stations or slabs, one after the other, do not
-            first, second = slices[changes[0] - 1].name, slices[changes[0]].name
-            raise DataError(
-                f"two {what} by turns in one series ({name} of {first} and {second}); export each on its own"
-            )
+            names = f"{slices[changes[0] - 1].name} and {slices[changes[0]].name}"
+            raise DataError(f"two {what} by turns in one series ({name} of {names}); export each on its own")
 
 
 def _check_distances(depth: np.ndarray, names: Sequence[str]) -> None:
@@ -167,21 +163,17 @@ def _check_distances(depth: np.ndarray, names: Sequence[str]) -> None:
     if twice.size:
         first, second = sorted(names[order[n]] for n in (twice[0], twice[0] + 1))
         more = f" (and {twice.size - 1} more)" if twice.size > 1 else ""
-        raise DataError(
-            f"a slice position occurs twice: {first} and {second}{more}; remove copies, or export each phase as its "
-            "own series"
-        )
+        twice_at = f"a slice position occurs twice: {first} and {second}{more}"
+        raise DataError(f"{twice_at}; remove copies, or export each phase as a series")
     worst = int(np.abs(gaps - usual).argmax())
     if abs(gaps[worst] - usual) > GAP_TOLERANCE * usual:
-        raise DataError(
-            f"slices are missing or unequally spaced: {gaps[worst]:.3g} mm between {names[order[worst]]} and "
-            f"{names[order[worst + 1]]}, {usual:.3g} mm elsewhere"
-        )
+        gap = f"{gaps[worst]:.3g} mm between {names[order[worst]]} and {names[order[worst + 1]]}"
+        raise DataError(f"slices are missing or unequally spaced: {gap}, {usual:.3g} mm elsewhere")
 
 
 def _part_notes(slices: Sequence[Slice]) -> list[str]:
     """Say which body part the headers name, where it is not the chest, nor more than it."""
-    named = {part: None for each in slices if (part := _part_of(each.head))}
+    named = dict.fromkeys(filter(None, (_part_of(each.head) for each in slices)))
     other = [part for part in named if part not in WITH_CHEST and not any(word in part for word in CHEST)]
     return [f"the body part is {' and '.join(other)}, not the chest, as its header says"] if other else []
 

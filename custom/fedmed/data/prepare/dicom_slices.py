@@ -105,9 +105,7 @@ def _frames(path: Path, head: Dataset) -> Iterator[Slice]:
     count = int(head.get("NumberOfFrames") or 1)
     groups = list(head.get("PerFrameFunctionalGroupsSequence") or [])
     if len(groups) != count:
-        raise DataError(
-            f"{path.name} has {count} frames and says of {len(groups)} where they lie; export the series again"
-        )
+        raise DataError(f"{path.name} has {count} frames and says the place of {len(groups)}; export the series again")
     shared = list(head.get("SharedFunctionalGroupsSequence") or [])
     for number in range(count):
         flat = Dataset()

@@ -80,21 +80,17 @@ def assign(cases: Sequence[Case], role: str, fractions: Sequence[float], seed: i
 
 
 def refuse_copies(cases: Sequence[Checked], same: str, noun: str) -> list[list[Checked]]:
-    """Keep one of several equal images or videos, if possible a labelled one.
+    """Keep one of several usable cases of equal content, if possible a labelled one.
 
-    Args:
-        cases: those that are usable are compared by their content.
-        same: what is equal, such as ``pixels``.
-        noun: what a case is called.
-
-    Returns:
-        The groups of two and more, the one that is kept first.
+    ``same`` is what is equal, such as ``pixels``, ``noun`` what a case is called. Returns the groups of two and more,
+    the one that is kept first.
     """
     groups: dict[str, list[Checked]] = defaultdict(list)
     for case in cases:
         if case.usable:
             groups[case.content].append(case)
-    equal = [sorted(group, key=lambda case: (not case.label, case.case)) for group in groups.values() if len(group) > 1]
+    several = [group for group in groups.values() if len(group) > 1]
+    equal = [sorted(group, key=lambda case: (not (case.label or case.mask), case.case)) for group in several]
     for first, *others in equal:
         for case in others:
             owner = "" if case.patient == first.patient else f" of another patient, '{first.patient}'"
@@ -170,10 +166,7 @@ def unite_patients(cases: Sequence[Checked]) -> list[str]:
 def patient_warnings(cases: Sequence[Checked], what: str, remedy: str) -> list[str]:
     """Sentences on top of a report: of how many images nobody knows the patient, or that all are of one.
 
-    Args:
-        cases: with their lists.
-        what: one of them is called, such as "image".
-        remedy: how to say who the patient is.
+    ``what`` is the name of a case, such as "image", ``remedy`` how to say who the patient is.
     """
     used = [case for case in cases if case.lists]
     unsaid = [case for case in used if not case.patient_said]
@@ -181,9 +174,8 @@ def patient_warnings(cases: Sequence[Checked], what: str, remedy: str) -> list[s
     warnings = []
     if unsaid and len({name for case in used for name in case.lists}) > 1:
         known = f"{len(unsaid)} of {len(used)} {what}s: nobody says who the patient is"
-        warnings.append(
-            f"{known}, so each {what} counts as a patient of its own; scans of one patient may train and test. {remedy}"
-        )
+        risk = f"so each {what} counts as a patient of its own; scans of one patient may train and test"
+        warnings.append(f"{known}, {risk}. {remedy}")
     if len(said) == 1 and not unsaid and len(used) > 1:
         text = f"all {len(used)} {what}s are of one patient, '{said.pop()}', and so in one list"
         warnings.append(f"{text}. If there are several patients: {remedy}")
@@ -198,9 +190,8 @@ def refuse_shared_prefixes(cases: Iterable[Checked], folder: Path, what: str, re
     Raises:
         DataError: names two of them, and how to say who the patient is.
     """
-    keys = sorted(
-        case.case.rsplit("/", 1)[-1].split(".", 1)[0] for case in cases if case.usable and not case.patient_said
-    )
+    unsaid = (case for case in cases if case.usable and not case.patient_said)
+    keys = sorted(case.case.rsplit("/", 1)[-1].split(".", 1)[0] for case in unsaid)
     parts = [re.split(r"[-_ ](?=[^-_ ]*$)", key) for key in keys]
     groups = Counter(prefix for prefix, *rest in parts if rest and _is_patient(prefix, rest[0]))
     shared = [prefix for prefix, count in groups.items() if count > 1]

@@ -71,13 +71,7 @@ def prepare_video(
     """Bring one recording into ``staging/prepared``, with its table and masks, and look at all of it.
 
     Videos and frames are linked, or with ``copy`` hard links or copies. Never raises for bad data: the faults stand in
-    the returned case.
-
-    Args:
-        recording, layout: what was found, and what reads its labels.
-        staging: of the site.
-        wanted: what is asked for.
-        copy: whether videos are copied.
+    the returned case. ``layout`` reads the labels.
     """
     said, patient = recording.patient_said, recording.patient or recording.case
     case = VideoCase(recording.case, patient, recording.video, patient_said=said)
@@ -96,10 +90,8 @@ def prepare_video(
         if recording.masks:
             case.mask = _write_masks(recording, layout, place["masks"])
         header = rows[0] if rows else {}
-        known_names = layout.phases if PHASE in header else (), layout.tools if set(header) - {*TIMES, PHASE} else ()
-        phases, tools = (
-            given or known for given, known in zip((wanted.phases, wanted.tools), known_names, strict=True)
-        )
+        phases = wanted.phases or (layout.phases if PHASE in header else ())
+        tools = wanted.tools or (layout.tools if set(header) - {*TIMES, PHASE} else ())
         values = set(layout.mask_values.values())
         inspect_video(case, wanted.settings, phases, tools, values)
         if not wanted.ignore:
@@ -113,9 +105,7 @@ def prepare_video(
 def inspect_video(
     case: VideoCase, settings: FrameSettings, phases: Names, tools: Names, values: Collection[int]
 ) -> None:
-    """Stream a video from beginning to end, and fill in what is known of it then.
-
-    A folder of frames is taken at its own times, since its frames may lie apart.
+    """Stream a video from beginning to end, and fill in what is known of it then; a folder at its frames' own times.
 
     Args:
         case: with ``image``, and perhaps ``table`` and ``mask``, the folder of its masks.
@@ -222,10 +212,9 @@ def _write_table(rows: list[Row], path: Path) -> Path:
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        times = [
-            {name: "" if row[name] is None else f"{row[name]:.10g}" for name in TIMES if name in row} for row in rows
-        ]
-        writer.writerows({**row, **formatted} for row, formatted in zip(rows, times, strict=True))
+        for row in rows:
+            times = {name: "" if row[name] is None else f"{row[name]:.10g}" for name in TIMES if name in row}
+            writer.writerow({**row, **times})
     return path
 
 

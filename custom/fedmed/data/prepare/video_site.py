@@ -1,7 +1,7 @@
 """Make a site from a folder of recordings: datalist, tables, masks, site YAML, report; completely or not at all."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -100,13 +100,10 @@ def prepare_video_site(
 
     Args:
         folder, wanted: what is there; see :class:`WantedVideos`.
-        out: site folder; what an earlier preparation left there is replaced, other files are not touched.
-        site: the site's name in the federation.
-        fractions, seed: training, validation, testing, of the patients with labels; seed of the split.
+        out, site, seed, own_patients, workers, track: see :func:`fedmed.data.prepare.ct_site.prepare_site`.
+        fractions: training, validation, testing, of the patients with labels.
         copy: link (hard) or copy the videos instead of pointing at them.
-        workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
         client: which recordings are used; None: all.
-        own_patients: whether each video is another patient's, though names look as if several were of one.
 
     Raises:
         DataError: wrong arguments, a patient in two lists, or nothing usable; nothing is written.
@@ -123,7 +120,7 @@ def prepare_video_site(
     given = {one.case: one.list for one in recordings if one.list}
     with staging_for(out) as staging:
         work = partial(prepare_video, layout=layout, staging=staging, wanted=wanted, copy=copy)
-        cases = run_all(work, recordings, workers, track, apart=True, died=partial(_died, work))
+        cases = run_all(work, recordings, workers, track, apart=True, died=lambda one: work(replace(one, fault=DIED)))
         refuse_copies(cases, "frames", "video")
         refuse_other_columns(cases)
         if not wanted.ignore:
@@ -197,13 +194,8 @@ def fill_given(cases: Sequence[VideoCase], given: Mapping[str, str], folder: Pat
             lists[case.patient].setdefault(name, case.case)
     for patient, held in {} if shared else lists.items():
         if len(held) > 1 and set(held) & {"validation", "testing"}:
-            shown = " and ".join(f"{name} ({case})" for name, case in held.items())
-            text = f"patient '{patient}' is in two lists, {shown}; a score would be too good: keep one"
-            raise DataError(f"{folder}: {text}")
-
-
-def _died(work: Callable[[Recording], VideoCase], recording: Recording) -> VideoCase:
-    return work(replace(recording, fault=DIED))
+            shown = f"patient '{patient}' is in two lists, " + " and ".join(f"{name} ({held[name]})" for name in held)
+            raise DataError(f"{folder}: {shown}; a score would be too good: keep one")
 
 
 def _read(folder: Path, recordings: Sequence[Recording]) -> set[Path]:

@@ -61,16 +61,14 @@ def _rows(path: Path, reader: csv.DictReader, columns: Mapping[str, str]) -> dic
     for what, name in {"file": "file", **columns}.items():
         if name not in present:
             raise DataError(
-                f"the table {path} has no column '{name}' (it has {', '.join(present)}); name it with --{what}-column"
+                f"{path} has no column '{name}' (it has {', '.join(present)}); name it with --{what}-column"
             )
     rows: dict[str, Row] = {}
     for number, record in enumerate(reader, start=2):
         file, label, patient, view = ((record.get(columns.get(what, what)) or "").strip() for what in COLUMNS)
         file, row = file.replace("\\", "/").removeprefix("./"), Row(label, patient or None, view)
         if file and rows.setdefault(file, row) != row:
-            raise DataError(
-                f"the table {path} contradicts itself: line {number} differs from an earlier line about '{file}'"
-            )
+            raise DataError(f"{path} contradicts itself: line {number} differs from an earlier line about '{file}'")
     return rows
 
 
@@ -93,9 +91,7 @@ def merge_labels(rows: Mapping[str, Row], merged: Mapping[str, str], path: Path 
     labels = sorted({row.label for row in rows.values()} - {""})
     for old in merged:
         if old not in labels:
-            raise DataError(
-                f"--merge names the label '{old}', but {path or 'no table'} has {', '.join(labels) or 'none'}"
-            )
+            raise DataError(f"--merge names the label '{old}'; {path or 'no table'} has {', '.join(labels) or 'none'}")
     return {file: replace(row, label=merged.get(row.label, row.label)) for file, row in rows.items()}
 
 
@@ -157,9 +153,8 @@ def _unmatched(classes: Sequence[str], labels: Iterable[str], path: Path | None)
     """Note the classes that no row has; DataError for one that the table spells in other letters."""
     present = set(labels)
     for name in classes:
-        if other := next(
-            (one for one in sorted(present - set(classes)) if _same_letters(one) == _same_letters(name)), ""
-        ):
+        others = sorted(present - set(classes))
+        if other := next((one for one in others if _same_letters(one) == _same_letters(name)), ""):
             remedy = f"write it so in --classes, or rename it: --merge '{name}={other}'"
             raise DataError(f"{path}: --classes names '{name}', and the table has '{other}'; {remedy}")
     missing = [name for name in classes if name not in present]

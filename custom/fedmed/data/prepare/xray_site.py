@@ -100,16 +100,11 @@ def prepare_xray_site(
 
     Args:
         folder: images at any depth; the table's files are relative to it.
-        out: site folder; what an earlier preparation left there is replaced, other files are not touched.
-        site: the site's name in the federation.
+        out, site, seed, own_patients, workers, track: see :func:`fedmed.data.prepare.ct_site.prepare_site`.
         labels: see :class:`Labels`.
         wanted: views and body parts; images of others are refused.
         fractions: training, validation, testing, of the patients with a label.
-        seed: of the split.
         patient_pattern: see :func:`fedmed.data.prepare.xray_site.find_xrays`.
-        copy: link (or copy) the images into ``out`` too.
-        own_patients: whether each file is another patient's, though names look as if several were of one.
-        workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
 
     Raises:
         DataError: wrong arguments, or nothing usable; nothing is written.
@@ -120,7 +115,8 @@ def prepare_xray_site(
     sources, missing, notes = _find(folder, labels, patient_pattern, [out / PREPARED, *result_folders], result_lines)
     with staging_for(out) as staging:
         apart = any(readable_kind(source.files[0]) == "DICOM" for source in sources)  # its decoders may take any memory
-        cases = run_all(partial(inspect_xray, wanted=wanted), sources, workers, track, apart=apart, died=_died)
+        work = partial(inspect_xray, wanted=wanted)
+        cases = run_all(work, sources, workers, track, apart=apart, died=lambda one: work(replace(one, fault=DIED)))
         refuse_copied_images(cases)
         notes += unite_patients(cases)
         labelled = not labels.ignore and any(case.label for case in cases)
@@ -144,10 +140,6 @@ def prepare_xray_site(
         }  # fmt: skip
         write_site(prepared, staging, site, settings)
     return prepared
-
-
-def _died(source: Source) -> XrayCase:
-    return inspect_xray(replace(source, fault=DIED))
 
 
 def _find(
@@ -191,9 +183,8 @@ def _prepared(
         LEFT: left,
     }
     first = patient_warnings(cases, "image", REMEDY)
-    return Prepared(
-        out, data_root, cases, "images", COLUMNS, _list_table(cases, classes), sections, classes, first=first
-    )
+    rows = _list_table(cases, classes)
+    return Prepared(out, data_root, cases, "images", COLUMNS, rows, sections, classes, first=first)
 
 
 def _list_table(cases: Sequence[XrayCase], classes: Sequence[str]) -> Rows:
@@ -214,9 +205,7 @@ def _single_class(cases: Sequence[XrayCase]) -> list[str]:
     trained = {case.label for case in cases if "training" in case.lists}
     if len(trained) != 1:
         return []
-    return [
-        f"every label in training is '{trained.pop()}': without other sites' classes nothing can be learned or scored"
-    ]
+    return [f"every label in training is '{trained.pop()}': without other sites' classes nothing can be learned"]
 
 
 def find_xrays(
