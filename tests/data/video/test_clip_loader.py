@@ -130,18 +130,16 @@ def test_single_frames_are_plain_images(prepared):
     assert torch.equal(plain.__getitems__([3, 60])["image"][1], plain[60]["image"])
 
 
-def test_floats_and_single_items(prepared):
+def test_single_items(prepared):
     videos = prepared(labels=False)
-    clips = Clips(np.array([1]), np.array([[0, 5]]))
-    item = ClipDataset(videos, clips, as_float=True)[0]
-    assert item["image"].shape == (2, 3, 24, 32) and item["image"].dtype == torch.float32 and "labels" not in item
-    assert torch.equal(item["image"], unit_float(ClipDataset(videos, clips)[0]["image"])) and item["image"].max() <= 1
+    item = ClipDataset(videos, Clips(np.array([1]), np.array([[0, 5]])))[0]
+    assert item["image"].shape == (2, 3, 24, 32) and item["image"].dtype == torch.uint8 and "labels" not in item
     assert item["video"] == 1 and item["time"].tolist() == pytest.approx([0, 0.2])
 
 
 def test_labels_that_do_not_fit(write_video, tmp_path):
     path, settings = write_video(), FrameSettings((24, 32), 5)
-    with pytest.raises(DataError, match="a.mp4: has 9 labels for 10 prepared frames"):
+    with pytest.raises(DataError, match="a.mp4: has 9 labels for 10 frames"):
         PreparedVideos([{"video": path, "labels": [0] * 9}], settings, tmp_path)
     with pytest.raises(DataError, match="a.mp4: has no labels, but .*a.mp4 has"):
         PreparedVideos([{"video": path, "labels": [0] * 10}, {"video": path}], settings, tmp_path)

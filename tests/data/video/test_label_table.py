@@ -79,8 +79,8 @@ def test_what_is_not_asked_for_is_not_looked_at(table):
         (3, "3,dissection,,0", "line 5: 'grasper' is ''"),
         (3, "nan,dissection,1,0", "line 5: second is 'nan'"),
         (3, "-1,dissection,1,0", "line 5: second is '-1'"),
-        (3, "1,dissection,1,0", "line 5: the time goes from 2 s to 1 s"),
-        (3, "2,dissection,1,0", "line 5: the time goes from 2 s to 2 s"),
+        (3, "1,dissection,1,0", "line 5: the time goes from 2 to 1 s"),
+        (3, "2,dissection,1,0", "line 5: the time goes from 2 to 2 s"),
         (3, "3,dissection,1", "line 5: has 3 values for 4 columns"),
     ],
 )

@@ -139,8 +139,7 @@ def training_clips(videos: Sequence[StoredVideo], rule: ClipRule, seed: int, cou
             remedy = "use shorter clips, a higher rate, more videos, or repeat=True"
             raise DataError(f"{none_long if rule.together == 1 else fewer}; {remedy}")
         parts.append(clips.take(slice(count - held)))
-    rows = [part.rows for part in parts]
-    return Clips(np.concatenate([part.videos for part in parts]), np.concatenate(rows))
+    return Clips(np.concatenate([part.videos for part in parts]), np.concatenate([part.rows for part in parts]))
 
 
 def _apart(videos: NDArray[np.int64], together: int) -> NDArray[np.int64]:
@@ -176,13 +175,13 @@ def stride(length: int, size: int, step: int, rng: np.random.Generator) -> Rows:
     return rows
 
 
-def random_order(length: int, size: int, rng: np.random.Generator, first: int = 1) -> Rows:
-    """(size,) distinct frames drawn uniformly from ``first``..length−1, in the order of time.
+def random_order(length: int, size: int, rng: np.random.Generator) -> Rows:
+    """(size,) distinct frames drawn uniformly from 1..length−1 in the order of time; the reference leaves out frame 0.
 
-    Where there are fewer, all of them, and the last is repeated. The reference leaves out frame 0.
+    Where there are fewer, all of them, and the last is repeated.
     """
     _check(length, size)
-    first = min(first, length - 1)
+    first = min(1, length - 1)
     drawn = np.sort(rng.choice(np.arange(first, length), min(size, length - first), replace=False))
     return np.concatenate([drawn, np.full(size - len(drawn), drawn[-1])])
 
@@ -263,27 +262,22 @@ class PreparedVideos:
         self.labels = [torch.as_tensor(np.asarray(entry["labels"])) for entry in entries] if labelled else None
         for video, labels in zip(self.videos, self.labels or (), strict=False):
             if len(labels) != len(video):
-                raise DataError(
-                    f"{video.source}: has {len(labels)} labels for {len(video)} prepared frames; give one a frame"
-                )
+                raise DataError(f"{video.source}: has {len(labels)} labels for {len(video)} frames; give one a frame")
 
 
 class ClipDataset(Dataset[dict[str, Tensor]]):
     """Clips as dictionaries of plain tensors; whole batches are read at once.
 
-    Each has ``image`` (k, 3, H, W), ``video`` () int64: the place in the list, ``time`` (k,) float32 seconds from the
-    first frame, ``part`` (k,) float32 share of the video that lies before each, and, of labelled videos, ``labels``
-    (k, ...).
+    Each has ``image`` (k, 3, H, W) uint8, ``video`` () int64: the place in the list, ``time`` (k,) float32 seconds from
+    the first frame, ``part`` (k,) float32 share of the video before each, and, of labelled videos, ``labels`` (k, ...).
 
     Args:
         prepared: the videos.
         clips: which frames.
-        as_float: images as float32 in [0, 1]; else as uint8, a quarter of the memory, which
-            :class:`fedmed.data.augment.clip_views.ClipViews` takes too.
     """
 
-    def __init__(self, prepared: PreparedVideos, clips: Clips, as_float: bool = False) -> None:
-        self.prepared, self.clips, self.as_float = prepared, clips, as_float
+    def __init__(self, prepared: PreparedVideos, clips: Clips) -> None:
+        self.prepared, self.clips = prepared, clips
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -300,11 +294,10 @@ class ClipDataset(Dataset[dict[str, Tensor]]):
         image = np.empty((*chosen.rows.shape, 3, height, width), np.uint8)
         for clip, (number, rows) in zip(image, pairs, strict=True):
             clip[:] = videos[number].frames[rows].transpose(0, 3, 1, 2)
-        image_tensor = torch.from_numpy(image)
         times = np.stack([videos[number].times[rows] for number, rows in pairs])
         length = np.array([videos[number].facts["seconds"] for number, _ in pairs])
         batch = {
-            "image": unit_float(image_tensor) if self.as_float else image_tensor,
+            "image": torch.from_numpy(image),
             "video": torch.from_numpy(chosen.videos),
             "time": torch.from_numpy(times.astype(np.float32)),
             "part": torch.from_numpy((times / length[:, None]).astype(np.float32)),
@@ -335,7 +328,6 @@ def clip_loader(
     steps: int,
     seed: int,
     num_workers: int = 0,
-    as_float: bool = False,
 ) -> DataLoader | None:
     """Return a loader of exactly ``steps`` full batches; None without videos.
 
@@ -343,12 +335,10 @@ def clip_loader(
     and with any number of workers, so a site that resumes a round draws what it had drawn.
 
     Args:
-        prepared: the videos.
-        rule: how they are cut.
+        prepared, rule: the videos, and how they are cut.
         batch_size, steps: clips in a batch, and batches.
         seed: of clips and order.
         num_workers: processes that load; reading from the store seldom needs any.
-        as_float: see :class:`ClipDataset`.
 
     Raises:
         DataError: no video is long enough for a clip, or less than one clip a batch.
@@ -358,14 +348,12 @@ def clip_loader(
     if not prepared.videos:
         return None
     clips = training_clips(prepared.videos, rule, seed, batch_size * steps)
-    return batches_of(ClipDataset(prepared, clips, as_float), batch_size, num_workers)
+    return batches_of(ClipDataset(prepared, clips), batch_size, num_workers)
 
 
-def frame_loader(
-    prepared: PreparedVideos, rule: ClipRule, batch_size: int, num_workers: int = 0, as_float: bool = False
-) -> DataLoader:
+def frame_loader(prepared: PreparedVideos, rule: ClipRule, batch_size: int, num_workers: int = 0) -> DataLoader:
     """Return a loader of every kept frame with its history, in the order of videos and time: for predictions."""
-    return batches_of(ClipDataset(prepared, every_frame(prepared.videos, rule), as_float), batch_size, num_workers)
+    return batches_of(ClipDataset(prepared, every_frame(prepared.videos, rule)), batch_size, num_workers)
 
 
 def batches_of(dataset: ClipDataset, batch_size: int, num_workers: int = 0) -> DataLoader:

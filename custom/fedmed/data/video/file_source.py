@@ -39,16 +39,22 @@ def opened_video(path: Path) -> Iterator[tuple[Any, Any]]:
     try:
         container = av.open(str(path.absolute()), options={"protocol_whitelist": "file", **_LARGEST})
     except (av.FFmpegError, OSError, ValueError) as error:
-        raise DataError(
-            f"{path}: cannot be opened as a video ({first_line(error)}): it is damaged, was cut short (an MP4 has its "
-            "index at the end), or is something else; play it, and copy it again"
-        ) from error
+        causes = "it is damaged, was cut short (an MP4 has its index at the end), or is something else"
+        text = f"{path}: cannot be opened as a video ({first_line(error)}): {causes}; play it, and copy it again"
+        raise DataError(text) from error
     with container:
         names = set(container.format.name.split(","))
         if names & NOT_VIDEOS or any(name.endswith("_pipe") for name in names):
             raise DataError(f"{path}: is {container.format.long_name}, not a video; remove the entry")
         stream = _video_stream(path, container)
-        _require_sane(path, container, stream)
+        # A header of some bytes can state any size and length, which would be decoded or waited for.
+        width, height = stream.codec_context.width, stream.codec_context.height
+        if width * height > FRAME_PIXELS:
+            text = f"{path}: states frames of {width}×{height} pixels, more than {FRAME_PIXELS} in all"
+            raise DataError(f"{text}; it is damaged, or scale it: ffmpeg -i IN -vf scale=1920:-2 out.mp4")
+        seconds = (stated_end(container, stream) or 0.0) - start_of(stream)
+        if seconds > LONGEST:
+            raise DataError(f"{path}: {too_long(seconds)}")
         yield container, stream
 
 
@@ -71,19 +77,6 @@ def stated_end(container: Any, stream: Any) -> float | None:
         return container.duration / need_av().time_base if only else None
 
 
-def _require_sane(path: Path, container: Any, stream: Any) -> None:
-    """A header of some bytes can state any size and length, which would be decoded or waited for."""
-    width, height = stream.codec_context.width, stream.codec_context.height
-    if width * height > FRAME_PIXELS:
-        raise DataError(
-            f"{path}: states frames of {width}×{height} pixels, more than {FRAME_PIXELS} in all; it is damaged, or "
-            "scale it: ffmpeg -i IN -vf scale=1920:-2 out.mp4"
-        )
-    seconds = (stated_end(container, stream) or 0.0) - start_of(stream)
-    if seconds > LONGEST:
-        raise DataError(f"{path}: {too_long(seconds)}")
-
-
 def too_long(seconds: float) -> str:
     """Sentence about a video that is, or states to be, longer than ``LONGEST``."""
     return f"lasts {seconds / 3600:.0f} hours, more than {LONGEST / 3600:.0f}; its times are wrong, or cut it in parts"
@@ -93,9 +86,7 @@ def _video_stream(path: Path, container: Any) -> Any:
     stream = _recording(container.streams.video)
     if stream is None:
         held = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
-        raise DataError(
-            f"{path}: has no video stream, only {held}; remove the entry, or copy it again if it is cut short"
-        )
+        raise DataError(f"{path}: has no video stream, only {held}; remove it, or copy it again if it is cut short")
     if stream.codec_context is None:
         raise DataError(f"{path}: this FFmpeg cannot decode its video; convert it: ffmpeg -i IN out.mp4")
     # Without "explode" the decoder paints over what it cannot read, and says nothing.
@@ -123,22 +114,21 @@ def _pixels(stream: Any) -> float:
 
 
 class VideoFile:
-    """A file in any format and codec that FFmpeg reads. Its memory does not depend on its length.
+    """A file in any format and codec that FFmpeg reads, in memory that does not depend on its length.
 
-    Times are those at which frames are shown, in seconds, as the file has them: a variable frame rate needs nothing
-    more. The file cannot lead FFmpeg to other files or into the network.
+    Times are those at which frames are shown, in seconds, as the file has them, at a variable frame rate too. The file
+    cannot lead FFmpeg to other files or into the network.
     """
 
     single = False
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.av = need_av()
+        self.path, self.av = path, need_av()
         try:
-            empty = file_bytes(path) == 0
+            size = file_bytes(path)
         except OSError as error:
             raise DataError(f"{path}: the video cannot be read ({error.strerror}); restore it") from error
-        if empty:
+        if size == 0:
             raise DataError(f"{path}: the file is empty; copy it again")
         with opened_video(self.path):
             pass
@@ -159,9 +149,9 @@ class VideoFile:
                     end = max(end, (packet.pts + (packet.duration or 0)) * tick)
                 for frame in self._decoded(packet, damage):
                     if frame.time is None:
+                        remedy = f"ffmpeg -r RATE -i {self.path.name} -c copy out.mp4"
                         raise DataError(
-                            f"{self.path}: its frames have no times (frame rate absent); give it some: ffmpeg -r RATE "
-                            f"-i {self.path.name} -c copy out.mp4"
+                            f"{self.path}: its frames have no times (frame rate absent); give some: {remedy}"
                         )
                     if frame.time < last:
                         damage.add("times_back", f"the time goes back from {last:.3f} to {frame.time:.3f} s")
@@ -174,9 +164,7 @@ class VideoFile:
             stated = stated_end(container, stream)
             allowed = max(SHORTFALL, FRAMES_SHORT * (end - start_of(stream)) / max(1, packets))
             if stated is not None and end < stated - allowed and not damage.cut_short:
-                damage.add(
-                    "cut_short", f"it ends at {end:.2f} s of the {stated:.2f} s that it states: it was cut short"
-                )
+                damage.add("cut_short", f"it ends at {end:.2f} s of {stated:.2f} s that it states: it was cut short")
                 damage.cut_short = True
 
     def sample(self, count: int, height: int, width: int, exact: bool = False) -> list[Frame]:
@@ -227,12 +215,12 @@ class VideoFile:
         packets, number = container.demux(stream), 0
         while True:
             try:
-                packet = next(packets)
-            except StopIteration:
-                return
+                packet = next(packets, None)
             except (self.av.FFmpegError, OSError) as error:  # the reading itself: nothing comes after it
                 damage.add("cut_short", f"reading stops after {number} packets ({first_line(error)})")
                 damage.cut_short = True
+                return
+            if packet is None:
                 return
             number += 1
             yield packet
@@ -285,11 +273,7 @@ def write_movie(
 
 
 def open_video(path: Path | str, names_rate: float | None = None) -> VideoSource:
-    """A video file or a folder of frames, to be read.
-
-    Args:
-        path: the file or folder.
-        names_rate: see :class:`fedmed.data.video.frame_settings.FrameSettings`.
+    """A video file or a folder of frames, to be read; for ``names_rate`` see :class:`FrameSettings`.
 
     Raises:
         DataError: nothing there, an empty file, no video, no times, or PyAV is missing.

@@ -37,12 +37,11 @@ class FrameFolder:
     """
 
     def __init__(self, path: Path, names_rate: float | None = None) -> None:
-        self.path = path
-        self.av = need_av()
+        self.path, self.av = path, need_av()
         table, singles = path / TABLE, path / SINGLES
         self.single = singles.is_file()
         if self.single:
-            self.listed = [(name, float(n)) for n, (name, _) in enumerate(self._from_table(singles, "file"))]
+            self.listed = self._from_table(singles, ("file",))
         else:
             self.listed = self._from_table(table) if table.is_file() else self._from_names(names_rate)
         if not self.listed:
@@ -75,10 +74,8 @@ class FrameFolder:
         names: dict[float, str] = {}
         for name, second in self.listed:
             if (other := names.setdefault(second, name)) != name:
-                raise DataError(
-                    f"{self.path}: {other} and {name} are both of second {second:g}: frames of two videos in one "
-                    "folder; put each video into a folder of its own, or correct their times"
-                )
+                text = f"{self.path}: {other} and {name} are both of second {second:g}: frames of two videos"
+                raise DataError(f"{text}; put each video into a folder of its own, or correct their times")
 
     def sample(self, count: int, height: int, width: int, exact: bool = False) -> list[Frame]:
         chosen = sorted({int((number + 0.5) / count * len(self.listed)) for number in range(count)})
@@ -112,38 +109,33 @@ class FrameFolder:
         with opened_picture(self.path / name) as image:
             return self.av.VideoFrame.from_ndarray(np.asarray(image.convert("RGB")), format="rgb24")
 
-    def _from_table(self, table: Path, *columns: str) -> list[tuple[str, float]]:
-        """(file, second) of each line; the second is that of the column, or 0 where ``columns`` do not name it."""
-        columns = columns or ("file", "second")
+    def _from_table(self, table: Path, columns: tuple[str, ...] = ("file", "second")) -> list[tuple[str, float]]:
+        """(file, second) of each line; of a table without seconds its number, from 0."""
         with csv_errors(table):
             rows = csv.DictReader(table_lines(table))
             if not set(columns) <= set(rows.fieldnames or ()):
                 names = " and ".join(f"'{name}'" for name in columns)
                 raise DataError(f"{table}: needs the columns {names}; it has {rows.fieldnames}")
-            seconds = {"second"} & set(columns)
-            return [
-                (self._inside(table, row["file"]), _second(table, n, row["second"]) if seconds else 0.0)
-                for n, row in enumerate(rows)
-            ]
-
-    def _inside(self, table: Path, name: str) -> str:
-        if not name or Path(name).is_absolute() or ".." in Path(name).parts:
-            raise DataError(f"{table}: file {name!r} is not a path below the folder; correct it")
-        return name
+            listed = []
+            for n, row in enumerate(rows):
+                name = row["file"]
+                if not name or Path(name).is_absolute() or ".." in Path(name).parts:
+                    raise DataError(f"{table}: file {name!r} is not a path below the folder; correct it")
+                listed.append((name, _second(table, n, row["second"]) if "second" in columns else float(n)))
+            return listed
 
     def _from_names(self, names_rate: float | None) -> list[tuple[str, float]]:
         names = sorted(path.name for path in self.path.iterdir() if path.suffix.lower() in PICTURES)
         if names and names_rate is None:
-            raise DataError(
-                f"{self.path}: nothing says when its frames are shown; write {TABLE} with the columns file,second, or "
-                "give names_rate: the numbers in the names a second"
+            remedy = (
+                f"write {TABLE} with the columns file,second, or give names_rate: the numbers in the names a second"
             )
+            raise DataError(f"{self.path}: nothing says when its frames are shown; {remedy}")
         numbers = {name: re.findall(r"\d+", Path(name).stem) for name in names}
         if without := [name for name in names if not numbers[name]]:
             raise DataError(f"{self.path / without[0]}: no number in its name tells its time; write {TABLE}")
-        return sorted(
-            ((name, int(numbers[name][-1]) / (names_rate or 1)) for name in names), key=lambda item: (item[1], item[0])
-        )
+        seconds = ((name, int(numbers[name][-1]) / (names_rate or 1)) for name in names)
+        return sorted(seconds, key=lambda item: (item[1], item[0]))
 
 
 def folder_facts(path: Path, contents: bool) -> str:

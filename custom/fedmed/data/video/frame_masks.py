@@ -1,6 +1,5 @@
 """Masks of a video's frames, one file a frame, and how often a second they come."""
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,9 +39,7 @@ class FrameMasks:
         try:
             paths = sorted(path for path in self.folder.iterdir() if path.suffix.lower() == ".png")
         except OSError as error:
-            raise DataError(
-                f"{self.folder}: the masks cannot be read ({error.strerror}); restore the folder"
-            ) from error
+            raise DataError(f"{self.folder}: the masks cannot be read ({error.strerror}); restore them") from error
         if not paths:
             raise DataError(f"{self.folder}: holds no masks; put PNG files named by milliseconds there: 00012000.png")
         for path in paths:
@@ -92,10 +89,8 @@ class FrameMasks:
         sizes = [tuple(size) for size in video.facts["source_sizes"]]
         if mask.ndim != 2 or mask.shape not in sizes:
             expected = " or ".join(map(str, sizes))
-            raise DataError(
-                f"{path}: the mask has shape {mask.shape}, and its video {video.source} {expected}; "
-                "draw it on the frame itself, in one channel"
-            )
+            text = f"{path}: the mask has shape {mask.shape}, and its video {video.source} {expected}"
+            raise DataError(f"{text}; draw it on the frame itself, in one channel")
         self._check_values(path, mask)
         return mask
 
@@ -134,23 +129,15 @@ def _nearest(low: float, high: float, count: int) -> NDArray[np.int64]:
 def used_masks(masks: FrameMasks, video: StoredVideo, rate: float | None) -> int:
     """Count the masks of frames that are taken at ``rate``, whatever the rate at which the video was gone through.
 
-    Args:
-        masks, video: the folder, and what is known of its video.
-        rate: frames a second; of single pictures, and with None, it is that of ``video``.
-
-    Raises:
-        DataError: see :meth:`fedmed.data.video.frame_masks.FrameMasks.of`.
+    Of single pictures, and with None, the rate is that of ``video``. Errors are those of :meth:`FrameMasks.of`.
     """
     return len(masks.of(video if rate is None or video.facts.get("single") else _at(video, rate)))
 
 
 def better_rate(masks: FrameMasks, video: StoredVideo, rate: float | None = None) -> str:
-    """At which rate all masks are used, as half a sentence: the next above ``rate``, or else below.
+    """Rate at which all masks are used, as half a sentence: the next above ``rate``, or else below.
 
-    Usual rates that divide the video's own come into question, and that itself.
-
-    Raises:
-        DataError: see :func:`used_masks`.
+    Usual rates that divide the video's own come into question, and that itself. Errors are those of :func:`used_masks`.
     """
     number, video_rate = len(masks.files()), open_video(video.source).steady_rate()
     rates = USUAL if video_rate is None else (*(rate for rate in USUAL if _divides(rate, video_rate)), video_rate)
@@ -167,5 +154,5 @@ def _divides(rate: float, video_rate: float) -> bool:
 def _at(video: StoredVideo, rate: float) -> StoredVideo:
     """The same video as if its frames had been taken at another rate."""
     grid = frame_grid(open_video(video.source).steady_rate(), rate)
-    frames = max(1, math.ceil((float(video.facts["seconds"]) - grid.slack) * grid.rate))
-    return replace(video, facts={**video.facts, "rate": grid.rate, "frames": frames})
+    facts = {"rate": grid.rate, "frames": grid.frames(float(video.facts["seconds"]))}
+    return replace(video, facts={**video.facts, **facts})

@@ -43,18 +43,18 @@ class FrameGrid:
     slack: float = SAME
     steps: int | None = None
 
+    def frames(self, seconds: float) -> int:
+        """Count the frames of a video of this length; at least one."""
+        return max(1, math.ceil((seconds - self.slack) * self.rate))
+
 
 def frame_grid(source: float | None, rate: float) -> FrameGrid:
-    """The grid of a video from which ``rate`` frames a second are wanted.
+    """The grid of a video with ``source`` frames a second, None where uneven, of which ``rate`` are wanted.
 
     Where a video has almost a whole number of frames for each that is wanted, each n-th is taken: of 29.97 a second for
     10 every third, which are 9.99. At exactly 10 a second the times would drift along the video's frames, and miss
     nearly all masks. Videos of a whole number of frames a second, of an exact multiple and with other ratios are taken
     at ``rate``.
-
-    Args:
-        source: frames a second of the video, None where they do not come evenly.
-        rate: frames a second that are wanted.
     """
     if source is None or abs(source / max(1, round(source)) - 1) < SAME:
         return FrameGrid(rate)
@@ -85,15 +85,9 @@ def picture_box(frames: Sequence[Frame]) -> tuple[float, float, float, float]:
 
 
 def dark_sides(frames: Frame) -> NDArray[np.float64]:
-    """(N,) how wide the dark columns left and right of the picture are together, as a share of the frames' width.
+    """(N,) shares of the width of frames (N, H, W, 3) that are dark columns left and right of the picture, together.
 
-    A column is dark as in :func:`picture_box`, in its own frame alone.
-
-    Args:
-        frames: (N, H, W, 3), of one size.
-
-    Returns:
-        From 0 up to less than 1; not a number where every column is dark.
+    A column is dark as in :func:`picture_box`, in its own frame alone. Not a number where every column is dark.
     """
     seen = (_brightest(frames) > BORDER_LEVEL).mean(axis=1) > BORDER_SHARE
     dark = np.argmax(seen, axis=1) + np.argmax(seen[:, ::-1], axis=1)
@@ -175,9 +169,7 @@ class FrameSettings:
         wrong = {
             f"size is {self.size!r}; give height and width in pixels, such as [224, 224]": not _is_size(self.size),
             f"rate is {self.rate!r}; give frames a second above 0, such as 1 ({RATE_KEY})": not _is_rate(self.rate),
-            f"names_rate is {self.names_rate!r}; give frames a second above 0, such as 25": (
-                not _is_rate(self.names_rate)
-            ),
+            f"names_rate is {self.names_rate!r}; give numbers a second above 0": not _is_rate(self.names_rate),
             f"drop is {self.drop!r}; use names out of {', '.join(RULES)}": (
                 isinstance(self.drop, str) or any(name not in RULES for name in self.drop)
             ),
@@ -203,9 +195,7 @@ def frames_between(seconds: float, rate: float | None) -> int:
         DataError: less than one frame, not a number, or no rate.
     """
     if rate is None:
-        raise DataError(
-            f"clips with a history need videos prepared at a rate; give frames a second, such as 5 ({RATE_KEY})"
-        )
+        raise DataError(f"clips with a history need videos prepared at a rate; give frames a second ({RATE_KEY})")
     if not (math.isfinite(seconds * rate) and seconds * rate >= 1 - NEARLY):
         raise DataError(
             f"an interval of {seconds:g} s is less than one frame at {rate:g} frames a second; use at least "
@@ -221,6 +211,4 @@ def _is_size(size: Any) -> bool:
 
 
 def _is_rate(rate: Any) -> bool:
-    if rate is None:
-        return True
-    return isinstance(rate, int | float) and not isinstance(rate, bool) and math.isfinite(rate) and rate > 0
+    return rate is None or (isinstance(rate, int | float) and type(rate) is not bool and 0 < rate < math.inf)

@@ -20,6 +20,7 @@ TIMES = (SECOND, START, END)  # columns
 LOOSE = 2.0  # seconds by which ranges may leave out or overlap: whole seconds are written, the last perhaps included
 _CLOCK = re.compile(r"(?:(\d+):([0-5]?\d)|(\d+)):([0-5]?\d(?:\.\d+)?)")  # h:mm:ss or mm:ss
 Lines = Sequence[Mapping[str, str]]
+Names = Sequence[str] | None
 SAME = 1e-6  # seconds
 ODD_RATIO = 1.2  # of lengths: beyond it the table is rather of another rate than of another video
 
@@ -79,9 +80,7 @@ def _seconds(path: Path, column: str, rows: Lines) -> Iterator[float]:
     for line, row in enumerate(rows, 2):
         second = _time(path, line, column, row)
         if second <= last:
-            raise DataError(
-                f"{path}: line {line}: the time goes from {last:g} s to {second:g} s; put the rows in order"
-            )
+            raise DataError(f"{path}: line {line}: the time goes from {last:g} to {second:g} s; put the rows in order")
         last = second
         yield second
 
@@ -104,9 +103,7 @@ def _last_end(path: Path, seconds: Sequence[float], rows: Lines) -> float | None
 def _time(path: Path, line: int, column: str, row: Mapping[str, str]) -> float:
     second = time_of(row[column])
     if math.isnan(second):
-        raise DataError(
-            f"{path}: line {line}: {column} is {row[column]!r}; write a number of seconds, 0 or more, or h:mm:ss"
-        )
+        raise DataError(f"{path}: line {line}: {column} is {row[column]!r}; write seconds, 0 or more, or h:mm:ss")
     return second
 
 
@@ -185,10 +182,8 @@ class TimedLabels:
         rows = np.searchsorted(self.seconds, times + SAME, side="right") - 1
         if self.changes:
             return np.maximum(rows, 0)
-        steps = np.append(np.diff(self.seconds), 0.0)
-        missing = (
-            (steps[rows] > 1.5 * self.interval) & (times - self.seconds[rows] > self.interval - SAME) & (rows >= 0)
-        )
+        long = np.append(np.diff(self.seconds), 0.0)[rows] > 1.5 * self.interval
+        missing = long & (times - self.seconds[rows] > self.interval - SAME) & (rows >= 0)
         if missing.any():
             frame = int(np.argmax(missing))
             line, hint = int(rows[frame]) + 2, "" if rate is None else ", or take single frames with rate: null"
@@ -203,9 +198,8 @@ class TimedLabels:
         allowed = max(LOOSE if self.changes else self.interval, frame) + SAME
         first, last = float(self.seconds[0]), float(self.seconds[-1])
         if first - start > allowed:
-            raise DataError(
-                f"{self.path}: line 2 is of {first:g} s, but {video.source} begins at {start:g} s; add the rows before"
-            )
+            begins = f"but {video.source} begins at {start:g} s"
+            raise DataError(f"{self.path}: line 2 is of {first:g} s, {begins}; add the rows before")
         closes, stated = last + self.interval, f"is of {last:g} s"
         if self.changes:
             closes, stated = (last, stated) if self.end is None else (self.end, f"ends at {self.end:g} s")
@@ -221,9 +215,7 @@ class TimedLabels:
         )
 
 
-def read_label_table(
-    path: Path | str, phases: Sequence[str] | None = (), tools: Sequence[str] | None = ()
-) -> TimedLabels:
+def read_label_table(path: Path | str, phases: Names = (), tools: Names = ()) -> TimedLabels:
     """Read a CSV with the columns ``second``, ``phase`` (a name) and one of 0 and 1 for each tool.
 
     Rows hold until the next. Times are seconds, mm:ss or h:mm:ss; ``start`` and perhaps ``end`` may stand for
@@ -242,23 +234,23 @@ def read_label_table(
     header, rows = _lines(path)
     columns = [name for name in header if name not in (*TIMES, PHASE)]
     wanted = columns if tools is None else list(tools)
-    _check_columns(path, header, phases, wanted, columns if tools else wanted)
+    for name in columns if tools else ():
+        if name not in wanted:
+            raise DataError(f"{path}: line 1: {unknown('tool', name, wanted)}")
+    for name in (*([PHASE] if phases else ()), *wanted):
+        if name not in header:
+            raise DataError(f"{path}: line 1: the column '{name}' is missing; it has {', '.join(header)}")
     times = row_times(path, header, rows)
     seconds = np.array(times.seconds)
     used = list(dict.fromkeys(row[PHASE] for row in rows)) if phases is None and PHASE in header else list(phases or ())
-    return TimedLabels(
-        path,
-        seconds,
-        float(np.median(np.diff(seconds))) if len(seconds) > 1 else 1.0,
-        np.array([_phase(path, line, row[PHASE], used) for line, row in enumerate(rows, 2)], np.int64)
-        if used
-        else None,
-        np.array([_present(path, line, row, wanted) for line, row in enumerate(rows, 2)], np.uint8) if wanted else None,
-        tuple(used),
-        tuple(wanted),
-        times.changes,
-        times.end,
-    )
+    interval = float(np.median(np.diff(seconds))) if len(seconds) > 1 else 1.0
+    of_phases, of_tools = None, None
+    if used:
+        of_phases = np.array([_phase(path, line, row[PHASE], used) for line, row in enumerate(rows, 2)], np.int64)
+    if wanted:
+        of_tools = np.array([_present(path, line, row, wanted) for line, row in enumerate(rows, 2)], np.uint8)
+    names = tuple(used), tuple(wanted)
+    return TimedLabels(path, seconds, interval, of_phases, of_tools, *names, times.changes, times.end)
 
 
 def unknown(what: str, name: str, known: Sequence[str]) -> str:
@@ -277,9 +269,8 @@ def _lines(path: Path) -> tuple[list[str], list[dict[str, str]]]:
         lines = list(csv.reader(text, delimiter=max(",;\t", key=text[0].count) if text else ","))
     header = [_column(name) for name in lines[0]] if lines else []
     if len(lines) < 2:
-        raise DataError(
-            f"{path}: has no rows of labels; write a heading such as {SECOND},{PHASE},grasper and one row a second"
-        )
+        heading = f"{SECOND},{PHASE},grasper"
+        raise DataError(f"{path}: has no rows of labels; write a heading such as {heading} and one row a second")
     if len(set(header)) < len(header):
         raise DataError(f"{path}: line 1: a column is there twice in {', '.join(header)}; keep one")
     for number, cells in enumerate(lines[1:], 2):
@@ -294,18 +285,6 @@ def _column(name: str) -> str:
     return name.lower() if name.lower() in (*TIMES, PHASE) else name
 
 
-def _check_columns(
-    path: Path, header: Sequence[str], phases: Sequence[str] | None, tools: Sequence[str], columns: Sequence[str]
-) -> None:
-    needed = [*([PHASE] if phases else []), *tools]
-    for name in columns:
-        if name not in tools:
-            raise DataError(f"{path}: line 1: {unknown('tool', name, tools)}")
-    for name in needed:
-        if name not in header:
-            raise DataError(f"{path}: line 1: the column '{name}' is missing; it has {', '.join(header)}")
-
-
 def _phase(path: Path, line: int, name: str, known: Sequence[str]) -> int:
     if name not in known or not name:
         raise DataError(f"{path}: line {line}: {unknown('phase', name, known)}")
@@ -313,14 +292,13 @@ def _phase(path: Path, line: int, name: str, known: Sequence[str]) -> int:
 
 
 def _present(path: Path, line: int, row: Mapping[str, str], tools: Sequence[str]) -> list[int]:
+    numbers = []
     for name in tools:
-        if _number(row[name]) not in (0, 1):
+        try:
+            number = float(row[name])
+        except ValueError:
+            number = math.nan
+        if number not in (0, 1):
             raise DataError(f"{path}: line {line}: '{name}' is {row[name]!r}; write 1 where the tool is seen, else 0")
-    return [int(_number(row[name])) for name in tools]
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+        numbers.append(int(number))
+    return numbers

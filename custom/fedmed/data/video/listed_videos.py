@@ -89,11 +89,7 @@ def load_labelled_videos(
 def mention_scored(root: Path, datalist: Path, cases: Sequence[Mapping[str, Any]]) -> None:
     """Warn of videos that are trained on and scored: how well they are called says nothing of others.
 
-    It is no error, because four operations may be all there is.
-
-    Args:
-        root, datalist: the site's.
-        cases: of ``training``, with absolute paths.
+    It is no error, because four operations may be all there is. ``cases`` are those of ``training``.
     """
     entries = [entry for key in HELD_OUT for entry in list_entries(datalist, key) if isinstance(entry, Mapping)]
     scored = {str(Path(root, str(entry.get("video"))).resolve()) for entry in entries}
@@ -107,10 +103,10 @@ def require_two_phases(datalist: Path, labels: Sequence[NDArray[Any]], phases: S
     """Refuse training frames that are all of one phase: a model learns from them to call nothing else."""
     present = np.unique(np.concatenate(labels))
     if len(present) == 1:
-        raise DataError(
-            f"{datalist}: every frame of 'training' is of the phase '{phases[present[0]]}', so a model would learn to "
-            "call nothing else; list videos with other phases too, or let the site take part without labels"
+        text = (
+            f"{datalist}: every frame of 'training' is of the phase '{phases[present[0]]}', so nothing else is learnt"
         )
+        raise DataError(f"{text}; list videos with other phases too, or let the site take part without labels")
 
 
 def shown_frames(prepared: PreparedVideos) -> list[int]:
@@ -169,10 +165,8 @@ def _used(masks: FrameMasks, video: StoredVideo, rate: float | None) -> dict[int
     files = {row: path for row, path in of_frames.items() if video.kept[row]}
     if not files:
         hint = f"; {better_rate(masks, video, rate)}" if not of_frames else ""
-        raise DataError(
-            f"{masks.folder}: no mask is of a frame of {video.source} that is used{hint}; use another rate, or the "
-            "masks of this video"
-        )
+        text = f"{masks.folder}: no mask is of a frame of {video.source} that is used{hint}"
+        raise DataError(f"{text}; use another rate, or the masks of this video")
     if (masks.folder, rate) not in _WARNED and (number := len(masks.files())) > len(of_frames):
         _WARNED.add((masks.folder, rate))
         when = "" if rate is None else f" at {rate:g} a second"
@@ -277,14 +271,9 @@ class SyntheticImages(MaskedVideos):
     def check(self, source: str, classes: Sequence[str]) -> None:
         for video in self.videos:
             if not video.facts.get("single"):
-                raise DataError(
-                    f"{video.source}: is a video, and single pictures are needed; list folders with pictures.csv, as "
-                    "scripts/prepare_video.py --layout pictures makes them"
-                )
+                remedy = "list folders with pictures.csv, as scripts/prepare_video.py --layout pictures makes them"
+                raise DataError(f"{video.source}: is a video, and single pictures are needed; {remedy}")
         if not any(picture(file).any() for files in self.files for file in files.values()):
             count = sum(map(len, self.files))
-            raise DataError(
-                f"{source}: none of its {count} masks shows an instrument ({', '.join(classes)}); a model "
-                "learns nothing from them: use other pictures, or say which values are instruments when they are "
-                "prepared"
-            )
+            text = f"{source}: none of its {count} masks shows an instrument ({', '.join(classes)})"
+            raise DataError(f"{text}; use other pictures, or say which values are instruments when they are prepared")

@@ -14,15 +14,10 @@ THREADS = 2  # of a decoder: more keep more frames in memory
 
 
 class Orientation(NamedTuple):
-    """Changes of a stored picture to turn it upright, in this order.
+    """Changes of a stored picture to turn it upright, in this order."""
 
-    Attributes:
-        swapped: rows become columns.
-        left_right, up_down: it is mirrored.
-    """
-
-    swapped: bool = False
-    left_right: bool = False
+    swapped: bool = False  # rows become columns
+    left_right: bool = False  # mirrored
     up_down: bool = False
 
 
@@ -53,28 +48,19 @@ class Damage:
     def add(self, name: str, what: str) -> None:
         """Count a fault under ``name``; DataError where the video is to be refused."""
         if self.refuse:
-            raise DataError(
-                f"{self.path}: {what}; copy or record it again, or accept the loss with damage='count', which leaves "
-                "out what is damaged"
-            )
+            remedy = "copy or record it again, or leave out what is damaged with damage='count'"
+            raise DataError(f"{self.path}: {what}; {remedy}")
         setattr(self, name, getattr(self, name) + 1)
 
 
 @dataclass(frozen=True)
 class ShownFrame:
-    """One frame of a video.
+    """One frame of a video."""
 
-    Attributes:
-        second: when it is shown, in the video's own time.
-        until: when it ends, as far as the file says; else ``second``.
-        picture: an ``av.VideoFrame``.
-        scaler: of the video.
-    """
-
-    second: float
-    until: float
-    picture: Any
-    scaler: "Scaler"
+    second: float  # when it is shown, in the video's own time
+    until: float  # when it ends, as far as the file says; else ``second``
+    picture: Any  # an ``av.VideoFrame``
+    scaler: "Scaler"  # of the video
 
     def scaled(self, height: int, width: int) -> Frame:
         """The frame, upright, as uint8 RGB (height, width, 3)."""
@@ -82,13 +68,9 @@ class ShownFrame:
 
 
 class VideoSource(Protocol):
-    """A file or a folder of frames.
+    """A file or a folder of frames."""
 
-    Attributes:
-        single: whether its pictures have nothing to do with each other.
-    """
-
-    single: bool
+    single: bool  # whether its pictures have nothing to do with each other
 
     def frames(self, damage: Damage) -> Iterator[ShownFrame]:
         """All frames in the order of their times, each valid until the next; DataError for what cannot be read."""

@@ -1,6 +1,5 @@
 """Frames of a video as they are kept: which it has, how they are extracted, and the space that they need."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -112,9 +111,7 @@ class Extraction:
         if shown is None:
             raise DataError(f"{self.path}: none of its frames can be decoded; copy it again or remove the entry")
         if read > 1 and shown.second - self.start < SAME:
-            raise DataError(
-                f"{self.path}: all {read} frames have the same time (frame rate 0); write it anew with times"
-            )
+            raise DataError(f"{self.path}: all {read} frames have the same time (frame rate 0); write it with times")
         usual = (shown.second - self.start) / max(1, read - 1)
         self.end = shown.until if shown.until > shown.second else shown.second + max(usual, 2 * SAME)
         yield from self._until(self.end, shown)
@@ -144,10 +141,8 @@ class Extraction:
     def _until(self, second: float, shown: ShownFrame) -> Iterator[Frame]:
         """The frames to be taken while ``shown`` is, up to a time of the video."""
         if second - shown.second > LONGEST_GAP:
-            raise DataError(
-                f"{self.path}: nothing new is shown from {shown.second:.1f} to {second:.1f} s, more than an hour; its "
-                "times are wrong: write it anew with times, or cut it there"
-            )
+            text = f"{self.path}: nothing new is shown from {shown.second:.1f} to {second:.1f} s, more than an hour"
+            raise DataError(f"{text}; its times are wrong: write it anew with times, or cut it there")
         frame, marks = None, []
         while self._due(second, frame is None):
             if frame is None:
@@ -208,10 +203,8 @@ def space_needed(sources: Iterable[Path | str], settings: FrameSettings) -> Spac
     frames = 0
     for source in sources:
         video = open_video(source, settings.names_rate)
-        frames += max(1, video.count() if settings.rate is None else _taken(video, settings.rate))
+        if settings.rate is None:
+            frames += max(1, video.count())
+        else:
+            frames += frame_grid(video.steady_rate(), settings.rate).frames(video.seconds())
     return SpaceNeeded(frames, *settings.size, settings.rate)
-
-
-def _taken(video: VideoSource, rate: float) -> int:
-    grid = frame_grid(video.steady_rate(), rate)
-    return math.ceil((video.seconds() - grid.slack) * grid.rate)

@@ -155,10 +155,8 @@ class VideoFeatures:
                 parts.append(self.encoder(unit_float(frames.to(self.device))).float().cpu())
         features = torch.cat(parts)
         if not bool(torch.isfinite(features).all()):
-            raise DataError(
-                f"{video.source}: the encoder's features are NaN or infinite; start from another checkpoint, or "
-                "correct the video if it is the only one"
-            )
+            remedy = "start from another checkpoint, or correct the video if it is the only one"
+            raise DataError(f"{video.source}: the encoder's features are NaN or infinite; {remedy}")
         return features
 
     def batch(self, number: int) -> dict[str, Tensor]:

@@ -60,10 +60,8 @@ class VideoStore:
                 with FileLock(self.folder / f"{key}.lock"):
                     stored = self._read(source, key) or self._make(source, key, progress)
         except OSError as error:
-            raise DataError(
-                f"{source}: cannot be prepared in {self.folder}: {error}; free some space ({self._needed(source)}), or "
-                "name another cache_dir"
-            ) from error
+            remedy = f"free some space ({self._needed(source)}), or name another cache_dir"
+            raise DataError(f"{source}: cannot be prepared in {self.folder}: {error}; {remedy}") from error
         if self.settings.damage == "refuse" and any(stored.facts[name] for name in DAMAGE_FACTS):
             counts = ", ".join(f"{name} {int(stored.facts[name])}" for name in DAMAGE_FACTS)
             raise DataError(f"{source}: is damaged ({counts}); copy it again, or accept the loss with damage='count'")
