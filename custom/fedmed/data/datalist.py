@@ -33,13 +33,9 @@ LABELLED_DATALIST = "datalist_labelled.json"  # beside a site's own: for experim
 
 @dataclass(frozen=True)
 class UnlabelledEntry:
-    """``{"image": file}``. What else stands there under ``label`` is listed by a check, and never read.
+    """``{"image": file}``. What else stands there under ``label`` is listed by a check, and never read."""
 
-    Attributes:
-        main: the name of what is looked at, under which every entry names a file.
-    """
-
-    main: ClassVar[str] = "image"
+    main: ClassVar[str] = "image"  # what is looked at, under which every entry names a file
 
     def files(self, key: str) -> tuple[str, ...]:
         """Names under which an entry of the list ``key`` must name a file."""
@@ -129,15 +125,10 @@ class ClassEntry(UnlabelledEntry):
 
 @dataclass(frozen=True)
 class Video(UnlabelledEntry):
-    """``{"video": file or folder of frames, "labels": table, "masks": folder, "patient": name}``.
+    """``{"video": file or folder of frames, "labels": table, "masks": folder, "patient": name}``."""
 
-    Args:
-        labels: whether a labelled entry must name a table by time, see :mod:`fedmed.data.video.label_table`.
-        masks: whether it must name a folder of masks by frame, see :mod:`fedmed.data.video.frame_masks`.
-    """
-
-    labels: bool = True
-    masks: bool = False
+    labels: bool = True  # whether a labelled entry must name a table, see :mod:`fedmed.data.video.label_table`
+    masks: bool = False  # whether it must name a folder of masks, see :mod:`fedmed.data.video.frame_masks`
     main: ClassVar[str] = "video"
 
     def files(self, key: str) -> tuple[str, ...]:

@@ -22,11 +22,7 @@ FIRST_GROUPS, LAST_FIRST, LONGEST_FIRST = (b"\x02\x00", b"\x08\x00"), 0x20, 256
 
 
 def is_dicom(head: bytes) -> bool:
-    """True where a file begins as DICOM: with the mark after the preamble, or without both with an element that fits.
-
-    Args:
-        head: the first 132 bytes.
-    """
+    """True where the first 132 bytes are DICOM's: the mark after the preamble, or without both an element that fits."""
     if head[MARK_AT : MARK_AT + len(MARK)] == MARK:
         return True
     element, length = (int.from_bytes(head[place], "little") for place in (slice(2, 4), slice(4, 8)))

@@ -41,17 +41,11 @@ PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".gif", ".webp")
 
 @dataclass(frozen=True)
 class StatedSize:
-    """Size that a header states.
+    """Size that a header states."""
 
-    Attributes:
-        shape: voxels along the axes, or rows and columns.
-        needed: bytes of memory that reading takes.
-        picture: whether it is a single picture.
-    """
-
-    shape: tuple[int, ...]
-    needed: int
-    picture: bool = False
+    shape: tuple[int, ...]  # voxels along the axes, or rows and columns
+    needed: int  # bytes of memory that reading takes
+    picture: bool = False  # whether it is a single picture
 
 
 def volume(shape: Sequence[int], value_bytes: int) -> StatedSize:

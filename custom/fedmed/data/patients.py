@@ -54,21 +54,14 @@ def check_patients(datalist: Path) -> None:
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """Images or videos that the rounds of a site read.
+    """Images or videos that the rounds of a site read."""
 
-    Attributes:
-        labelled, unlabelled: images, or videos, whose labels count and whose do not.
-        labelled_patients, unlabelled_patients: whose they are; None where the datalist does not say it of all.
-        listed: labelled images of the training list, of which the job may take a part.
-        what: ``image`` or ``video``.
-    """
-
-    labelled: int = 0
+    labelled: int = 0  # whose labels count
     unlabelled: int = 0
-    labelled_patients: int | None = None
+    labelled_patients: int | None = None  # None where the datalist does not say it of all
     unlabelled_patients: int | None = None
-    listed: int = 0
-    what: str = "image"
+    listed: int = 0  # labelled images of the training list, of which the job may take a part
+    what: str = "image"  # or "video"
 
     @classmethod
     def of(

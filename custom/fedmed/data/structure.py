@@ -2,11 +2,18 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 MILLILITRES = {"ml": 1.0, "l": 1000.0}  # of a unit
+
+
+def check_name(name: str) -> str:
+    """Return the name of a class if a job may carry it and a datalist may spell it so; ValueError otherwise."""
+    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9 _.+-]{0,63}", name):
+        raise ValueError("use 1 to 64 letters a-z, digits, spaces and _ . + -, a letter or digit first")
+    return name
 
 
 class Code(BaseModel):
@@ -29,18 +36,15 @@ class Structure(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    name: str = Field(description="as labels spell it: letters, digits, and after the first also spaces and _ . + -")
+    name: Annotated[str, AfterValidator(check_name)] = Field(
+        description="as labels spell it: letters, digits, and after the first also spaces and _ . + -"
+    )
     label: str = Field(default="", max_length=64, description="plain name for a reader; by default the name")
     colour: str | None = Field(default=None, description="#rrggbb")
     code: Code | None = Field(default=None, description="what it is, as a DICOM code; by default Tissue")
     category: Code | None = Field(default=None, description="of the code; by default Anatomical Structure")
     anatomy: Code | None = Field(default=None, description="where it lies, as a DICOM code")
     unit: Literal["ml", "l"] = Field(default="ml", description="of a volume")
-
-    @field_validator("name")
-    @classmethod
-    def _plain_name(cls, name: str) -> str:
-        return check_name(name)
 
     @field_validator("colour")
     @classmethod
@@ -76,13 +80,6 @@ class Structure(BaseModel):
 def three_digits(value: float) -> str:
     """A number with three digits and never with an exponent: ``6.02``, ``0.053``, ``5,960``."""
     return f"{value:.3g}" if 1e-4 <= abs(value) < 999.5 else f"{float(f'{value:.3g}'):,.0f}"
-
-
-def check_name(name: str) -> str:
-    """Return the name of a class if a job may carry it and a datalist may spell it so; ValueError otherwise."""
-    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9 _.+-]{0,63}", name):
-        raise ValueError("use 1 to 64 letters a-z, digits, spaces and _ . + -, a letter or digit first")
-    return name
 
 
 def described(names: Iterable[str], *said: Iterable[Structure]) -> list[Structure]:

@@ -163,24 +163,22 @@ def test_flipped_bytes_are_noticed_and_the_video_is_made_again(write_video, stor
     assert (store().get(path).frames == whole).all() and "is damaged and will be made again" in caplog.text
 
 
-def prepare(cache, settings, path, barrier, results):
-    barrier.wait()
-    made = []
-    stored = VideoStore(cache, settings).get(path, made.append)
-    results.put((len(made), int(stored.frames.sum())))
-
-
-def test_two_processes_make_a_video_once(write_video, settings, tmp_path):
+def test_two_processes_make_a_video_once(write_video, store, read):
     context = multiprocessing.get_context("fork")
     barrier, results = context.Barrier(2), context.Queue()
-    given = (tmp_path / "cache", settings(rate=25), write_video(), barrier, results)
-    workers = [context.Process(target=prepare, args=given) for _ in range(2)]
+    path = write_video()
+
+    def prepare():
+        barrier.wait()
+        results.put((store(rate=25).get(path).frames.sum(), len(read)))
+
+    workers = [context.Process(target=prepare) for _ in range(2)]
     for worker in workers:
         worker.start()
-    found = sorted(results.get(timeout=60) for _ in workers)
+    (one, first), (other, second) = (results.get(timeout=60) for _ in workers)
     for worker in workers:
         worker.join()
-    assert [count for count, _ in found] == [0, 50] and found[0][1] == found[1][1]
+    assert {first, second} == {0, 1} and one == other
 
 
 def test_purge_deletes_videos_too(write_video, store, tmp_path):

@@ -87,33 +87,21 @@ class XrayCase(Checked):
 
 @dataclass
 class VideoCase(Case):
-    """One video: ``shape`` is (frames, height, width) as foretold, ``label`` what is known of it, such as "tools".
+    """One video: ``shape`` is (frames, height, width) as foretold, ``label`` what is known of it, such as "tools"."""
 
-    Attributes:
-        table, columns: of its labels, and the columns beside the second; ``mask`` is the folder of its masks.
-        seconds: its length.
-        sizes: of its own frames, such as "480x854".
-        masks: how many there are.
-        rows, shown: of the table, and tool -> how many of them show it.
-        lasting: phase -> how many rows of the table are of it.
-        white, dark, out_of_body: how many of the frames looked at are so.
-        stored: what is known of its frames, at the rate at which they were looked at.
-        blocks_of: the patient, where parts of one recording are in several lists on purpose.
-    """
-
-    table: Path | None = None
-    columns: tuple[str, ...] = ()
-    seconds: float = 0.0
-    sizes: str = ""
-    masks: int = 0
-    rows: int = 0
-    shown: dict[str, int] = field(default_factory=dict)
-    lasting: dict[str, int] = field(default_factory=dict)
-    white: int = 0
+    table: Path | None = None  # of its labels; ``mask`` is the folder of its masks
+    columns: tuple[str, ...] = ()  # of the table, beside the second
+    seconds: float = 0.0  # its length
+    sizes: str = ""  # of its own frames, such as "480x854"
+    masks: int = 0  # how many there are
+    rows: int = 0  # of the table
+    shown: dict[str, int] = field(default_factory=dict)  # tool -> how many rows show it
+    lasting: dict[str, int] = field(default_factory=dict)  # phase -> how many rows are of it
+    white: int = 0  # frames looked at that are so
     dark: int = 0
     out_of_body: int = 0
-    stored: StoredVideo | None = None
-    blocks_of: str = ""
+    stored: StoredVideo | None = None  # what is known of its frames, at the rate at which they were looked at
+    blocks_of: str = ""  # the patient, where parts of one recording are in several lists on purpose
 
     def named(self) -> dict[str, Path | str]:
         files = {"video": self.image or self.found, "labels": self.table or "", "masks": self.mask or ""}

@@ -73,8 +73,8 @@ def find_volumes(
             key = key.removesuffix(image_suffix)
         case = _unique(key.replace("/", "_"), taken)
         mask = _mask_of(place, key, case, suffix) if place else None
-        patient, unknown = _patient(pattern, key, case, series)
         said = series or pattern is not None
+        patient, unknown = patient_in(pattern, key, key) if pattern else (None if series else case, "")
         fault = fault or unknown or ("" if series else _twice(files[0], keys))
         sources.append(Source(case, files, patient, mask, fault=fault, series=series, patient_said=said))
     return sources, sorted(mask_files - {source.mask for source in sources})
@@ -112,14 +112,6 @@ def _mask_of(place: Path, key: str, case: str, suffix: str) -> Path | None:
     endings = (*NIFTI, *(ending.upper() for ending in NIFTI))
     names = [f"{name}{suffix}{ending}" for name in (key, case) for ending in endings]
     return next((place / name for name in names if os.path.isfile(place / name)), None)  # False for a long name
-
-
-def _patient(pattern: re.Pattern[str] | None, key: str, case: str, series: bool) -> tuple[str | None, str]:
-    """Patient (None: the DICOM header may tell) and fault."""
-    if pattern is None:
-        return (None if series else case), ""
-    patient = patient_in(pattern, key)
-    return patient, "" if patient else f"the patient pattern does not match '{key}'"
 
 
 def _unique(name: str, taken: set[str]) -> str:

@@ -68,10 +68,11 @@ def compile_pattern(pattern: str | None) -> re.Pattern[str] | None:
         raise DataError(f"--patient-pattern '{pattern}' is not a regular expression ({error})") from error
 
 
-def patient_in(pattern: re.Pattern[str], text: str) -> str:
-    """The first group of the match, or else the full match; "" where the pattern does not match."""
+def patient_in(pattern: re.Pattern[str], text: str, name: str) -> tuple[str, str]:
+    """The first group of the match, or else the full match, and "" or the fault of ``name`` without a match."""
     match = pattern.search(text)
-    return (match.group(1) if pattern.groups else match.group()) if match else ""
+    patient = (match.group(1) if pattern.groups else match.group()) if match else ""
+    return patient, "" if patient else f"the patient pattern does not match '{name}'"
 
 
 def file_kind(path: Path) -> str | None:

@@ -56,11 +56,7 @@ def run_all(
 
 
 def read_apart(work: Callable[..., Known], *arguments: Any) -> Known:
-    """Do ``work`` in a process of its own, with limited memory; its errors are raised here.
-
-    Raises:
-        DataError: the process died.
-    """
+    """Do ``work`` in a process of its own, with limited memory; raise its errors, or DataError where that died."""
     try:
         with _pool(1) as pool:
             return pool.submit(_limited, partial(work, *arguments), share_of(1)).result()

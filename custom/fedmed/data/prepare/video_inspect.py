@@ -35,26 +35,16 @@ ORDERS = re.compile("0?1?(2?3?|232)(45?|5(45?)?)?")
 
 @dataclass(frozen=True)
 class WantedVideos:
-    """Options of a preparation of videos.
+    """Options of a preparation of videos."""
 
-    Args:
-        layout: name of a file of the folder ``video_layouts``; None: what the folder obviously is, else ``plain``.
-        phases, tools: the names that there may be; None: those of the layout.
-        leave_out: phases whose frames are left out, of folders with single frames.
-        ignore: whether all videos go to ``unlabeled``.
-        patient_pattern: finds the patient in the name of a video, where the folder does not say it.
-        settings: size and rate for which the space is foretold.
-        blocks: seconds of a block and of the gap after it, where single frames are cut into blocks in turn for training
-            and testing; None: videos stay whole.
-    """
-
-    layout: str | None = None
-    phases: Names = None
+    layout: str | None = None  # file of the folder ``video_layouts``; None: what the folder obviously is, else plain
+    phases: Names = None  # the names that there may be; None: those of the layout
     tools: Names = None
-    leave_out: Collection[str] = ()
-    ignore: bool = False
-    patient_pattern: str | None = None
-    settings: FrameSettings = FrameSettings((224, 224))
+    leave_out: Collection[str] = ()  # phases whose frames are left out, of folders with single frames
+    ignore: bool = False  # whether all videos go to ``unlabeled``
+    patient_pattern: str | None = None  # finds the patient in the name of a video, where the folder does not say it
+    settings: FrameSettings = FrameSettings((224, 224))  # size and rate for which the space is foretold
+    # Seconds of a block and of the gap after it: single frames are cut into blocks in turn for training and testing.
     blocks: tuple[float, float] | None = None
 
 
@@ -62,11 +52,7 @@ DEFAULT = WantedVideos()
 
 
 def prepare_video(
-    recording: Recording,
-    layout: Layout,
-    staging: Path,
-    wanted: WantedVideos,
-    copy: bool = False,
+    recording: Recording, layout: Layout, staging: Path, wanted: WantedVideos, copy: bool = False
 ) -> VideoCase:
     """Bring one recording into ``staging/prepared``, with its table and masks, and look at all of it.
 

@@ -70,10 +70,11 @@ def find_recordings(folder: Path, wanted: WantedVideos) -> tuple[str, Layout, li
     for one in layout.find(folder):
         if any(one.video.is_relative_to(place) for place in results):
             continue
-        patient = one.patient or (patient_in(pattern, one.stem) if pattern else one.stem)
-        fault = one.fault or ("" if patient else f"the patient pattern does not match '{one.case}'")
+        patient, unknown = one.patient or one.stem, ""
+        if pattern and not one.patient:
+            patient, unknown = patient_in(pattern, one.stem, one.case)
         said = bool(one.patient) or pattern is not None
-        recordings.append(replace(one, patient=patient, fault=fault, patient_said=said))
+        recordings.append(replace(one, patient=patient, fault=one.fault or unknown, patient_said=said))
     if not recordings:
         none = f"{folder}: no video for the layout '{name}': {known[name].about}"
         raise DataError("; ".join([none, *own_lines(folder, results)]))

@@ -91,14 +91,9 @@ def write_site_yaml(path: Path, site: str, data_root: Path, datalist: Path) -> N
 
 
 def own_folders(folder: Path, skip: Collection[Path] = ()) -> dict[Path, str]:
-    """Folders of results below ``folder`` → what wrote them; ``folder`` itself is what a person asks for.
+    """Folders of results at any depth of ``folder`` → what wrote them; those of ``skip`` are not entered.
 
-    Args:
-        folder: searched at any depth.
-        skip: folders that are not entered.
-
-    Raises:
-        DataError: a folder cannot be listed.
+    ``folder`` itself is what a person asks for. DataError for one that cannot be listed.
     """
     folders = {}
     for here, _ in visible_files(folder, {Path(place).resolve() for place in skip}):

@@ -2,7 +2,7 @@
 
 import csv
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -166,54 +166,36 @@ def _same_letters(name: str) -> str:
 
 
 def check_labels(labels: Iterable[str], path: Path | None) -> list[str]:
-    """Refuse labels that would become classes by oversight; return what to look at.
-
-    Args:
-        labels: all that would become classes, some of them often.
-        path: of the table.
+    """Refuse labels of a table that would become classes by oversight; return what to look at.
 
     Raises:
         DataError: −1 for uncertain, several findings in a cell, the same word in other letters, or a name that no job
             can carry; says what to do.
     """
     names = sorted(set(labels) - {""})
-    for remedy in (_uncertain(names), _several(names), _spelt_twice(names), _not_a_name(names)):
-        if remedy:
-            raise DataError(f"{path}: {remedy}")
+    for remedy in _remedies(names):
+        raise DataError(f"{path}: {remedy}")
     if names and set(names) <= FINDING.keys():
         return [f"the classes are called {' and '.join(names)}; --uncertain drop calls 1 positive and 0 negative"]
     return []
 
 
-def _uncertain(names: Sequence[str]) -> str:
-    if not {"-1", "-1.0"} & set(names):
-        return ""
-    said = f"the labels {', '.join(names)} look like findings of which -1 is uncertain"
-    return f"{said}; say what becomes of it with --uncertain {'|'.join(UNCERTAIN)}, or name the classes with --merge"
-
-
-def _several(names: Sequence[str]) -> str:
-    for name in names:
-        if mark := next((mark for mark in SEPARATORS if mark in name), ""):
-            return f"the label '{name}' looks like several findings; --separator '{mark}' divides such cells"
-    return ""
-
-
-def _spelt_twice(names: Sequence[str]) -> str:
+def _remedies(names: Sequence[str]) -> Iterator[str]:
+    """Each fault of names of classes, and what to do about it."""
+    if {"-1", "-1.0"} & set(names):
+        said = f"the labels {', '.join(names)} look like findings of which -1 is uncertain"
+        yield f"{said}; say what becomes of it with --uncertain {'|'.join(UNCERTAIN)}, or name the classes with --merge"
     spellings = defaultdict(list)
     for name in names:
         spellings[_same_letters(name)].append(name)
+        if mark := next((mark for mark in SEPARATORS if mark in name), ""):
+            yield f"the label '{name}' looks like several findings; --separator '{mark}' divides such cells"
     for same in spellings.values():
         if len(same) > 1:
             said = f"the labels {', '.join(same)} differ in their letters alone"
-            return f"{said}; --merge '{same[-1]}={','.join(same[:-1])}' makes them one"
-    return ""
-
-
-def _not_a_name(names: Sequence[str]) -> str:
+            yield f"{said}; --merge '{same[-1]}={','.join(same[:-1])}' makes them one"
     for name in names:
         try:
             check_name(name)
         except ValueError as error:
-            return f"no job can have a class '{name}': {error}; --merge 'NEW={name}' renames it"
-    return ""
+            yield f"no job can have a class '{name}': {error}; --merge 'NEW={name}' renames it"

@@ -235,14 +235,12 @@ def find_xrays(
     for path in _images(folder, {Path(place).resolve() for place in skip}):
         name = path.relative_to(folder).as_posix()
         row = (table or {}).get(name)
-        label = row.label if row else ""
         patient, fault = _patient(path, name, row, pattern, table is not None)
-        said = patient != name
-        fault = fault or (row.fault if row else "")
-        if label and classes and label not in classes:
-            fault = fault or f"its label '{label}' is not one of {', '.join(classes)}"
-        view = row.view if row else ""
-        sources.append(Source(name, (path,), patient, label=label, view=view, fault=fault, patient_said=said))
+        said, row = patient != name, row or Row("", None)
+        fault = fault or row.fault
+        if row.label and classes and row.label not in classes:
+            fault = fault or f"its label '{row.label}' is not one of {', '.join(classes)}"
+        sources.append(Source(name, (path,), patient, None, row.label, row.view, fault, patient_said=said))
     return sources
 
 
@@ -253,8 +251,7 @@ def _patient(
     if row and row.patient:
         return row.patient, ""
     if pattern:
-        patient = patient_in(pattern, name.rsplit(".", 1)[0])
-        return patient, "" if patient else f"the patient pattern does not match '{name}'"
+        return patient_in(pattern, name.rsplit(".", 1)[0], name)
     if readable_kind(path) == "DICOM":
         return None, ""
     if has_table and row is None:

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from fedmed.data.video.frame_settings import FrameSettings, frames_between
 from fedmed.data.video.stored_video import StoredVideo
-from fedmed.data.video.video_store import Progress, VideoStore
+from fedmed.data.video.video_store import VideoStore
 from fedmed.errors import DataError
 from fedmed.seeds import derive_seed
 
@@ -27,31 +27,16 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ClipRule:
-    """Rule by which videos are cut into clips.
+    """Rule by which videos are cut into clips; DataError for a value outside its range."""
 
-    Args:
-        strategy: ``partition``, ``stride``, ``random``, or ``history``: each frame once an epoch, with what was before.
-        size: frames of a clip, k. A single frame is a clip of 1: ``ClipRule("history", 1)``.
-        step: frames from one to the next, of ``stride``.
-        interval: seconds from one to the next, of ``history``.
-        single: whether ``stride`` and ``random`` draw one clip a video and epoch, not ⌊length / size⌋.
-        repeat: whether the last frame of a video shorter than a clip is repeated; such a video is skipped otherwise.
-        together: clips that are compared with one another. An epoch gives whole batches of so many; what is left over
-            at its end is dropped.
-        distinct: whether those are of different videos.
-
-    Raises:
-        DataError: a value outside its range.
-    """
-
-    strategy: str = "partition"
-    size: int = 16
-    step: int = 1
-    interval: float | None = None
-    single: bool = False
-    repeat: bool = False
-    together: int = 1
-    distinct: bool = False
+    strategy: str = "partition"  # stride, random, or history: each frame once an epoch, with what was before
+    size: int = 16  # frames of a clip, k; a single frame is ClipRule("history", 1)
+    step: int = 1  # frames from one to the next, of stride
+    interval: float | None = None  # seconds from one to the next, of history
+    single: bool = False  # whether stride and random draw one clip a video and epoch, not ⌊length / size⌋
+    repeat: bool = False  # whether the last frame of a video shorter than a clip is repeated, not the video skipped
+    together: int = 1  # clips that are compared; an epoch gives whole batches of so many, and drops what is left over
+    distinct: bool = False  # whether those are of different videos
 
     def __post_init__(self) -> None:
         wrong = {
@@ -239,21 +224,14 @@ class PreparedVideos:
             or none.
         settings, cache_dir: see :class:`fedmed.data.video.video_store.VideoStore`. Videos that are not prepared yet are
             prepared now.
-        progress: told each frame that is prepared.
 
     Raises:
         DataError: a video that cannot be used, labels of another length, or entries with and without labels.
     """
 
-    def __init__(
-        self,
-        entries: Sequence[Mapping[str, Any]],
-        settings: FrameSettings,
-        cache_dir: Path | str,
-        progress: Progress | None = None,
-    ) -> None:
+    def __init__(self, entries: Sequence[Mapping[str, Any]], settings: FrameSettings, cache_dir: Path | str) -> None:
         store = VideoStore(cache_dir, settings)
-        self.videos: list[StoredVideo] = [store.get(entry["video"], progress) for entry in entries]
+        self.videos: list[StoredVideo] = [store.get(entry["video"]) for entry in entries]
         self.names = [str(entry["video"]) for entry in entries]
         labelled = [entry["video"] for entry in entries if entry.get("labels") is not None]
         if labelled and len(labelled) < len(entries):

@@ -241,10 +241,7 @@ def _when(packet: Any) -> str:
 
 
 def write_movie(
-    path: Path | BinaryIO,
-    frames: Iterable[Frame],
-    rate: float,
-    times: NDArray[np.float64] | None = None,
+    path: Path | BinaryIO, frames: Iterable[Frame], rate: float, times: NDArray[np.float64] | None = None
 ) -> None:
     """Write ``frames`` as H.264 with frame n at n / ``rate`` seconds, or at ``times[n]``.
 

@@ -22,13 +22,11 @@ USUAL = (1.0, 2.0, 5.0, 10.0, 15.0, 25.0, 30.0, 50.0, 60.0)  # frames a second t
 class FrameMasks:
     """A folder of masks: ``00012000.png`` is that of the frame which is shown from 12 000 ms on.
 
-    Args:
-        folder: of the files. Times count as those of a table, see :class:`fedmed.data.video.label_table.TimedLabels`.
-        values: those that a mask may have, such as ``range(4)``.
+    Times count as those of a table, see :class:`fedmed.data.video.label_table.TimedLabels`.
     """
 
     folder: Path
-    values: Collection[int]
+    values: Collection[int]  # that a mask may have, such as ``range(4)``
 
     def files(self) -> list[tuple[float, Path]]:
         """(second, file) of every mask, in the order of time.

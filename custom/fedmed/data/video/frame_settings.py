@@ -31,17 +31,11 @@ RATE_KEY = "'frame_rate' of a bundle's configuration"
 
 @dataclass(frozen=True)
 class FrameGrid:
-    """Frame k is the last that begins at k / ``rate`` seconds, or up to ``slack`` seconds later.
+    """Frame k is the last that begins at k / ``rate`` seconds, or up to ``slack`` seconds later."""
 
-    Attributes:
-        rate: frames a second.
-        slack: seconds.
-        steps: k of the frames that are taken are k · ``steps`` of the video, whose rate decides; None: ``rate`` does.
-    """
-
-    rate: float
+    rate: float  # frames a second
     slack: float = SAME
-    steps: int | None = None
+    steps: int | None = None  # frame k is frame k · ``steps`` of the video, whose rate decides; None: ``rate`` does
 
     def frames(self, seconds: float) -> int:
         """Count the frames of a video of this length; at least one."""
@@ -96,7 +90,7 @@ def dark_sides(frames: Frame) -> NDArray[np.float64]:
 
 def is_white(frame: Frame) -> bool:
     """More than half of the pixels have all channels above 230 of 255."""
-    red, green, blue = _channels(frame)
+    red, green, blue = np.moveaxis(frame, -1, 0)
     return bool((np.minimum(np.minimum(red, green), blue) > WHITE_LEVEL).mean() > WHITE_SHARE)
 
 
@@ -125,12 +119,8 @@ def matching_rules(frame: Frame) -> list[str]:
     return [name for name, rule in RULES.items() if rule(thinned)]
 
 
-def _channels(frame: Frame) -> tuple[Frame, Frame, Frame]:
-    return frame[..., 0], frame[..., 1], frame[..., 2]
-
-
 def _brightest(frame: Frame) -> Frame:
-    red, green, blue = _channels(frame)
+    red, green, blue = np.moveaxis(frame, -1, 0)
     brightest: Frame = np.maximum(np.maximum(red, green), blue)  # much faster than max() along a short axis
     return brightest
 
@@ -145,11 +135,10 @@ class FrameSettings:
     Args:
         size: (height, width) in pixels to which each frame is scaled; its proportions may change.
         rate: frames a second, above 0. Frame k is the one that is shown k / rate seconds after the first frame; of
-            videos of nearly a multiple, such as 29.97, see :func:`fedmed.data.video.frame_settings.frame_grid`.
-            None = each frame of the video once, at its own time: for folders that hold frames here and there.
-        crop: whether black borders are cut off, see :func:`fedmed.data.video.frame_settings.picture_box`.
-        drop: names of rules whose frames are not kept: ``white``, ``dark``, ``out_of_body``, see
-            :data:`fedmed.data.video.frame_settings.RULES`. All are counted, whether named here or not.
+            videos of nearly a multiple, such as 29.97, see :func:`frame_grid`. None = each frame of the video once, at
+            its own time: for folders that hold frames here and there.
+        crop: whether black borders are cut off, see :func:`picture_box`.
+        drop: names of ``RULES`` whose frames are not kept. All are counted, whether named here or not.
         damage: what to do about damaged packets, times that go back and a missing end: ``refuse`` the video, or leave
             out what is damaged and ``count`` it.
         names_rate: of a folder of frames without a table of times: the number in a file's name / this = its second.

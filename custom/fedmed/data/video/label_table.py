@@ -27,18 +27,13 @@ ODD_RATIO = 1.2  # of lengths: beyond it the table is rather of another rate tha
 
 @dataclass(frozen=True)
 class RowTimes:
-    """Times at which rows hold.
+    """Times at which rows hold."""
 
-    Attributes:
-        seconds: when each begins, increasing.
-        changes: whether a row stands for all that lies between it and the next, however long; else rows come at a
-            steady step, and a long one is a gap.
-        end: when the last one ends; None where the table does not say.
-    """
-
-    seconds: tuple[float, ...]
-    changes: bool
-    end: float | None = None
+    seconds: tuple[float, ...]  # when each begins, increasing
+    changes: (
+        bool  # whether a row stands for all until the next; else rows come at a steady step, and a long one is a gap
+    )
+    end: float | None = None  # when the last one ends; None where the table does not say
 
 
 def row_times(path: Path, header: Sequence[str], rows: Lines) -> RowTimes:
@@ -111,26 +106,17 @@ def _time(path: Path, line: int, column: str, row: Mapping[str, str]) -> float:
 class TimedLabels:
     """A table that was read. A row holds from its second to that of the next.
 
-    Attributes:
-        path: the file.
-        seconds: (N,) increasing. Of a file they count from its first frame; of a folder of frames they are those of its
-            ``frames.csv`` or names.
-        interval: seconds from one row to the next, the median.
-        phases: (N,) int64, places in ``phase_names``; None where phases are not asked for.
-        tools: (N, n) uint8, 0 or 1, columns as ``tool_names``; None where tools are not asked for.
-        phase_names, tool_names: what the numbers mean.
-        changes: whether rows come where something changes, and not at a steady step.
-        end: when the last row ends; None where the table does not say.
+    Seconds of a file count from its first frame; of a folder of frames they are those of its ``frames.csv`` or names.
     """
 
     path: Path
-    seconds: NDArray[np.float64]
-    interval: float
-    phases: NDArray[np.int64] | None
-    tools: NDArray[np.uint8] | None
+    seconds: NDArray[np.float64]  # (N,) increasing
+    interval: float  # seconds from one row to the next, the median
+    phases: NDArray[np.int64] | None  # (N,) places in ``phase_names``; None where phases are not asked for
+    tools: NDArray[np.uint8] | None  # (N, n) 0 or 1, columns as ``tool_names``; None where tools are not asked for
     phase_names: tuple[str, ...]
     tool_names: tuple[str, ...]
-    changes: bool = False
+    changes: bool = False  # as :class:`RowTimes`
     end: float | None = None
 
     def shown(self) -> dict[str, int]:

@@ -20,17 +20,11 @@ BORDER_FRAMES, BORDER_PIXELS = 16, 256  # from how many frames borders are found
 
 @dataclass(frozen=True)
 class StoredVideo:
-    """A prepared video.
+    """A prepared video."""
 
-    Attributes:
-        source: the file or folder that it was made of.
-        path: the memory map.
-        facts: see :meth:`fedmed.data.video.stored_video.Extraction.facts`.
-    """
-
-    source: Path
-    path: Path
-    facts: Mapping[str, Any]
+    source: Path  # the file or folder that it was made of
+    path: Path  # the memory map
+    facts: Mapping[str, Any]  # see :meth:`Extraction.facts`
 
     @cached_property
     def frames(self) -> NDArray[np.uint8]:

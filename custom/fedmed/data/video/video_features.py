@@ -24,16 +24,8 @@ VERSION = 1  # to be raised when the same encoder and video give other features
 class FeatureStore:
     """Features of the kept frames of videos, in the cache folder of prepared cases.
 
-    They are known by the encoder's tensors and by the prepared video: another model and a changed video make new ones,
-    a renamed video does not.
-
-    Args:
-        cache_dir: of the site; see :class:`fedmed.data.cache.CaseStore`.
-        encoder: whose features these are.
-        amp: whether it computes in mixed precision.
-
-    Raises:
-        DataError: the folder cannot be made.
+    They are known by the encoder's tensors, its precision (``amp``) and the prepared video: another model and a changed
+    video make new ones, a renamed video does not. Errors are those of :class:`fedmed.data.cache.CaseStore`.
     """
 
     def __init__(self, cache_dir: Path | str, encoder: nn.Module, amp: bool = False) -> None:
@@ -44,13 +36,9 @@ class FeatureStore:
         """Features float32 (T, F) of the T kept frames, memory-mapped; None where there are none, or damaged ones."""
         if self.store is None or (content := self.store.read(path := self._path(self.store, video))) is None:
             return None
-        features = content.get("features")
-        if (
-            isinstance(features, Tensor)
-            and features.ndim == 2
-            and len(features) == video.kept.sum()
-            and _sound(features)
-        ):
+        features = content.get("features", torch.empty(0))
+        sound = features.dtype == torch.float32 and bool(torch.isfinite(features).all())
+        if sound and features.ndim == 2 and len(features) == video.kept.sum():
             return features
         log.warning("the features %s are damaged and will be computed again", path)
         return None
@@ -80,10 +68,6 @@ def encoder_digest(encoder: nn.Module) -> str:
         digest.update(f"\0{name}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
         digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _sound(features: Tensor) -> bool:
-    return features.dtype == torch.float32 and bool(torch.isfinite(features).all())
 
 
 class VideoFeatures:
@@ -170,12 +154,7 @@ class VideoFeatures:
 
 
 class ShuffledVideos:
-    """The same in an order that is drawn anew for each pass.
-
-    Args:
-        videos: the videos.
-        seed: of the order.
-    """
+    """The same in an order that is drawn anew for each pass."""
 
     def __init__(self, videos: VideoFeatures, seed: int) -> None:
         self.videos = videos

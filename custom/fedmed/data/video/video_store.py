@@ -4,7 +4,6 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,7 +24,6 @@ log = logging.getLogger("fedmed.data")
 _NOTE = re.compile(r"(?P<digest>[0-9a-f]{64})( (?P<rate>\d+\.\d+))?")
 DAMAGE_FACTS = ("damaged", "times_back", "cut_short")
 FRAMES_DIGEST = "frames_sha256"
-Progress = Callable[[int], object]
 
 
 class VideoStore:
@@ -45,8 +43,8 @@ class VideoStore:
     def __init__(self, cache_dir: Path | str, settings: FrameSettings) -> None:
         self.folder, self.settings = CaseStore(cache_dir).folder, settings
 
-    def get(self, source: Path | str, progress: Progress | None = None) -> StoredVideo:
-        """Return a video, prepared now if it is not yet; ``progress`` is told each frame's number then.
+    def get(self, source: Path | str) -> StoredVideo:
+        """Return a video, prepared now if it is not yet.
 
         Raises:
             DataError: the video cannot be used, see :class:`Extraction`, or the disk is full; nothing half-written
@@ -58,7 +56,7 @@ class VideoStore:
             stored = self._read(source, key)
             if stored is None:
                 with FileLock(self.folder / f"{key}.lock"):
-                    stored = self._read(source, key) or self._make(source, key, progress)
+                    stored = self._read(source, key) or self._make(source, key)
         except OSError as error:
             remedy = f"free some space ({self._needed(source)}), or name another cache_dir"
             raise DataError(f"{source}: cannot be prepared in {self.folder}: {error}; {remedy}") from error
@@ -82,7 +80,7 @@ class VideoStore:
         log.warning("the prepared video %s is damaged and will be made again", path)
         return None
 
-    def _make(self, source: Path, key: str, progress: Progress | None) -> StoredVideo:
+    def _make(self, source: Path, key: str) -> StoredVideo:
         """Prepare a video; the caller holds its lock."""
         for remains in self.folder.glob(f"{key}.*.tmp"):  # of a killed process
             remains.unlink(missing_ok=True)
@@ -94,8 +92,6 @@ class VideoStore:
                 content = np.ascontiguousarray(frame).data
                 digest.update(content)
                 stream.write(content)
-                if progress is not None:
-                    progress(extraction.count)
 
         path = self.folder / f"{key}.frames"
         write_atomically(path, write)
