@@ -22,13 +22,6 @@ def test_all_frames_of_a_clip_get_the_same_view_and_clips_others(clips):
     assert not torch.allclose(views[0], views[1]) and not torch.allclose(views[0], clips[0])
 
 
-def test_the_same_seed_gives_the_same_views_and_no_other_draw_changes(clips):
-    before = torch.get_rng_state()
-    assert torch.equal(ClipViews(5)(clips), ClipViews(5)(clips))
-    assert not torch.equal(ClipViews(5)(clips), ClipViews(6)(clips))
-    assert torch.equal(before, torch.get_rng_state())
-
-
 def test_without_changes_clips_stay_as_they_are(clips):
     assert torch.equal(ClipViews(0, **STILL)(clips), clips)
     assert torch.allclose(ClipViews(0, **STILL | {"zoom": 1e-9})(clips), clips, atol=1e-5), "by interpolation nearly"

