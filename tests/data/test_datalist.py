@@ -4,15 +4,7 @@ import logging
 import pytest
 
 from fedmed.data import datalist as module
-from fedmed.data.datalist import (
-    ClassEntry,
-    MaskEntry,
-    Video,
-    case_names,
-    check_words,
-    list_entries,
-    load_datalist,
-)
+from fedmed.data.datalist import ClassEntry, MaskEntry, Video, case_names, check_words, list_entries, load_datalist
 from fedmed.errors import DataError
 from fedmed.files import read_json
 
@@ -26,9 +18,7 @@ def test_a_label_that_is_no_class_is_found_in_whatever_list_it_stands(site):
     _, datalist = site()
     wrong = {"image": "b.png", "label": "viral"}
     rewrite(datalist, name="MSD", training=[{"image": "a.png", "label": "normal"}], testing=[wrong], unlabeled=[wrong])
-    with pytest.raises(
-        DataError, match="entry 0 of 'testing': the label is 'viral', which is not a class of the study"
-    ):
+    with pytest.raises(DataError, match="entry 0 of 'testing': the label is 'viral', which is not a class"):
         check_words(datalist, ClassEntry(("normal",)), ["normal"])
     check_words(datalist, ClassEntry(("normal", "viral")), ["normal", "viral"])
     check_words(datalist, MaskEntry(), ["lung"])
@@ -60,29 +50,15 @@ def test_labels_of_unlabelled_cases_are_dropped_and_that_is_said(site, caplog):
         cases = load_datalist(root, datalist, "unlabeled")
     assert all("label" not in case for case in cases)
     assert "3 entries of 'unlabeled' carry a label; these labels are ignored" in caplog.text
-
-
-def test_an_ignored_label_need_not_exist(site):
-    root, datalist = site()
     rewrite(datalist, unlabeled=[{"image": "images/c0.nii.gz", "label": "nowhere.nii.gz"}])
-    assert len(load_datalist(root, datalist, "unlabeled")) == 1
+    assert len(load_datalist(root, datalist, "unlabeled")) == 1, "an ignored label need not exist"
 
 
-def test_an_optional_list_may_be_missing(site):
+def test_a_missing_folder_and_a_missing_list(site, tmp_path):
     root, datalist = site()
     assert load_datalist(root, datalist, "testing", required=False) == []
-
-
-def test_missing_data_folder(site, tmp_path):
-    _, datalist = site()
     with pytest.raises(DataError, match="data folder .*nowhere does not exist; mount it"):
         load_datalist(tmp_path / "nowhere", datalist, "training")
-
-
-def test_missing_datalist(site):
-    root, _ = site()
-    with pytest.raises(DataError, match="other.json does not exist; write one like"):
-        load_datalist(root, root / "other.json", "training")
 
 
 @pytest.mark.parametrize(
@@ -100,23 +76,16 @@ def test_an_example_shows_entries_of_the_task(site, form, entry):
             datalist.unlink()
         else:
             datalist.write_text(content)
-        with pytest.raises(DataError) as caught:
+        with pytest.raises(DataError, match=r"datalist\.json") as caught:
             load_datalist(root, datalist, "training", form=form)
         assert f'{{"training": [{entry}], "unlabeled": [' in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["{", "[1, 2]", "\x00"])
-def test_malformed_json(site, text):
+@pytest.mark.parametrize("content", [b"{", b"[1, 2]", b"\x00", b"\xff\xfe\x00"])
+def test_malformed_json(site, content):
     root, datalist = site()
-    datalist.write_text(text)
-    with pytest.raises(DataError, match="datalist.json: .*write named lists like"):
-        load_datalist(root, datalist, "training")
-
-
-def test_binary_instead_of_json(site):
-    root, datalist = site()
-    datalist.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="not a readable JSON file"):
+    datalist.write_bytes(content)
+    with pytest.raises(DataError, match=r"datalist\.json: .*write named lists like"):
         load_datalist(root, datalist, "training")
 
 
@@ -167,28 +136,16 @@ def test_names_of_classes_become_their_places(classified):
 @pytest.mark.parametrize(
     ("label", "message"),
     [
-        (
-            "viral",
-            "entry 1 of 'training': the label is 'viral', which is not a class; use one of normal, bacteria, virus",
-        ),
-        (1, "entry 1 of 'training': the label is 1, which is not a class"),
+        ("viral", "the label is 'viral', which is not a class; use one of normal, bacteria, virus"),
+        ("labels/c0.nii.gz", "the label is 'labels/c0.nii.gz', which is not a class"),
+        (1, "the label is 1, which is not a class"),
         (["virus"], r"the label is \['virus'\], which is not a class"),
-        (
-            None,
-            r"entry 1 of 'training' has no 'label'; name its class \(normal, bacteria, virus\), or list .*unlabeled",
-        ),
+        (None, r"has no 'label'; name its class \(normal, bacteria, virus\), or list .*unlabeled"),
     ],
 )
 def test_an_unknown_class(classified, label, message):
     root, datalist = classified(training=["normal", label])
-    with pytest.raises(DataError, match=message):
-        load_datalist(root, datalist, "training", classes=CLASSES)
-
-
-def test_an_image_of_a_class_must_exist(classified):
-    root, datalist = classified(training=["normal", "virus"])
-    (root / "images/training1.png").unlink()
-    with pytest.raises(DataError, match="entry 1 of 'training': the image .*training1.png does not exist"):
+    with pytest.raises(DataError, match=rf"entry 1 of 'training'\S* {message}"):
         load_datalist(root, datalist, "training", classes=CLASSES)
 
 
@@ -199,20 +156,12 @@ def test_classes_where_masks_are_needed(classified):
     assert len(load_datalist(root, datalist, "unlabeled")) == 1
 
 
-def test_masks_where_classes_are_needed(site):
-    root, datalist = site()
-    with pytest.raises(DataError, match="the label is 'labels/c0.nii.gz', which is not a class"):
-        load_datalist(root, datalist, "training", classes=CLASSES)
-
-
 def test_entries_of_a_list(classified):
     _, datalist = classified(testing=["normal"])
     assert list_entries(datalist, "testing") == [{"image": "images/testing0.png", "label": "normal"}]
     assert list_entries(datalist, "training") == []
     with pytest.raises(DataError, match="the list 'training' is missing"):
         list_entries(datalist, "training", required=True)
-    with pytest.raises(DataError, match="the list 'testing' is not a list"):
-        list_entries(rewrite(datalist, testing={"image": "a"}), "testing")
 
 
 def test_a_datalist_is_read_once_until_it_changes(tmp_path, monkeypatch):
