@@ -1,7 +1,8 @@
-"""Small scans as NIfTI files."""
+"""Small scans as NIfTI files, small videos and pictures."""
 
 from pathlib import Path
 
+import cv2
 import nibabel as nib
 import numpy as np
 import pytest
@@ -34,5 +35,33 @@ def write_pair(write_nifti):
         mask = np.zeros((10, 9, 6), np.uint8)
         mask[2 : 2 + ones, 3, 2] = 1
         write_nifti(root / "mask" / f"{name}.nii.gz", mask)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def movie():
+    """Write a video of 48 x 64 pixels whose brightness follows its seed and grows by ``step`` a frame."""
+
+    def write(path: Path, seed: int = 0, seconds: int = 4, rate: int = 25, step: int = 1) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), rate, (64, 48))
+        for number in range(seconds * rate):
+            writer.write(np.full((48, 64, 3), (20 + 37 * seed + step * number) % 256, np.uint8))
+        writer.release()
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def png():
+    """Write a grey picture whose first rows have the given values."""
+
+    def write(path: Path, values: list[int], size: tuple[int, int] = (48, 64)) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture = np.zeros(size, np.uint8)
+        picture[: len(values)] = np.array(values, np.uint8)[:, None]
+        assert cv2.imwrite(str(path), picture)
 
     return write

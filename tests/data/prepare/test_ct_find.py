@@ -13,46 +13,31 @@ def touch(root, *names):
         (root / name).touch()
 
 
-def test_masks_in_their_own_folder(tmp_path):
-    touch(tmp_path, "i/a.nii.gz", "i/x/b.nii", "i/.hidden.nii", "m/a.nii", "m/x/b.nii.gz", "m/lost.nii")
-    sources, stray = find_volumes(tmp_path / "i", tmp_path / "m")
-    assert [(s.case, s.mask.relative_to(tmp_path).as_posix()) for s in sources] == [
-        ("a", "m/a.nii"),
-        ("x_b", "m/x/b.nii.gz"),
-    ]
-    assert [path.name for path in stray] == ["lost.nii"]
-
-
-def test_masks_below_the_images_are_not_taken_for_images(tmp_path):
-    touch(tmp_path, "a.nii.gz", "mask/a.nii.gz")
-    sources, _ = find_volumes(tmp_path, tmp_path / "mask")
-    assert [(s.case, s.mask) for s in sources] == [("a", tmp_path / "mask" / "a.nii.gz")]
-
-
-def test_masks_beside_their_images(tmp_path):
-    touch(tmp_path, "a.nii.gz", "a_seg.nii.gz", "b.nii.gz", "lost_seg.nii")
-    sources, stray = find_volumes(tmp_path, mask_suffix="_seg")
-    assert [(s.case, s.mask and s.mask.name) for s in sources] == [("a", "a_seg.nii.gz"), ("b", None)]
-    assert [path.name for path in stray] == ["lost_seg.nii"]
-
-
-def test_a_mask_folder_with_a_suffix(tmp_path):
-    touch(tmp_path, "i/a.nii.gz", "m/a_seg.nii.gz")
-    sources, stray = find_volumes(tmp_path / "i", tmp_path / "m", "_seg")
-    assert sources[0].mask == tmp_path / "m" / "a_seg.nii.gz"
-    assert not stray
-
-
-def test_names_in_the_manner_of_nnunet(tmp_path):
-    touch(tmp_path, "imagesTr/a_0000.nii.gz", "imagesTr/notes.nii.gz", "labelsTr/a.nii.gz")
-    (source,), stray = find_volumes(tmp_path / "imagesTr", tmp_path / "labelsTr", image_suffix="_0000")
-    assert (source.case, source.mask.name, stray) == ("a", "a.nii.gz", [])
-
-
-def test_images_and_masks_with_a_suffix_each(tmp_path):
-    touch(tmp_path, "a_ct.nii.gz", "a_lung.nii.gz", "a_heart.nii.gz")
-    (source,), _ = find_volumes(tmp_path, mask_suffix="_lung", image_suffix="_ct")
-    assert (source.case, source.files[0].name, source.mask.name) == ("a", "a_ct.nii.gz", "a_lung.nii.gz")
+@pytest.mark.parametrize(
+    ("folder", "files", "options", "pairs", "cases", "lost"),
+    [
+        ("i", "i/a.nii.gz i/x/b.nii i/.hidden.nii m/a.nii m/x/b.nii.gz m/lost.nii", {"masks": "m"},
+         {"i/a.nii.gz": "m/a.nii", "i/x/b.nii": "m/x/b.nii.gz"}, "a x_b", ["m/lost.nii"]),
+        ("", "a.nii.gz mask/a.nii.gz", {"masks": "mask"}, {"a.nii.gz": "mask/a.nii.gz"}, "a", []),  # below the images
+        ("", "a.nii.gz a_seg.nii.gz b.nii.gz lost_seg.nii", {"mask_suffix": "_seg"},
+         {"a.nii.gz": "a_seg.nii.gz", "b.nii.gz": None}, "a b", ["lost_seg.nii"]),
+        ("i", "i/a.nii.gz m/a_seg.nii.gz", {"masks": "m", "mask_suffix": "_seg"},
+         {"i/a.nii.gz": "m/a_seg.nii.gz"}, "a", []),
+        ("i", "i/a_0000.nii.gz i/notes.nii.gz m/a.nii.gz", {"masks": "m", "image_suffix": "_0000"},
+         {"i/a_0000.nii.gz": "m/a.nii.gz"}, "a", []),  # as nnU-Net names them
+        ("", "a_ct.nii.gz a_lung.nii.gz a_heart.nii.gz", {"mask_suffix": "_lung", "image_suffix": "_ct"},
+         {"a_ct.nii.gz": "a_lung.nii.gz"}, "a", []),
+    ],
+)  # fmt: skip
+def test_masks_are_found_in_a_folder_and_by_suffixes(tmp_path, folder, files, options, pairs, cases, lost):
+    touch(tmp_path, *files.split())
+    if "masks" in options:
+        options = options | {"masks": tmp_path / options["masks"]}
+    sources, stray = find_volumes(tmp_path / folder, **options)
+    assert {s.files[0]: s.mask for s in sources} == {
+        tmp_path / image: mask and tmp_path / mask for image, mask in pairs.items()
+    }
+    assert stray == [tmp_path / name for name in lost] and [s.case for s in sources] == cases.split()
 
 
 def test_names_that_flatten_to_one_stay_two_cases(tmp_path):
@@ -102,21 +87,14 @@ def test_wrong_arguments(tmp_path, folder, pattern, message):
 
 
 def test_capital_endings_are_read_and_two_forms_of_one_name_refused(tmp_path):
-    for name in ("i/A.NII.GZ", "m/A.NII", "i/b.nii", "i/b.nii.gz"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    found, others = find_volumes(tmp_path / "i", tmp_path / "m")
-    assert [(source.case, source.mask and source.mask.name) for source in found][:2] == [("A", "A.NII"), ("b", None)]
-    assert [source.fault for source in found][:2] == ["", ""] and not others
-    assert "b.nii.gz lies beside b.nii, which is used" in found[2].fault
+    touch(tmp_path, "i/A.NII.GZ", "m/A.NII", "i/b.nii", "i/b.nii.gz")
+    (first, second, twice), others = find_volumes(tmp_path / "i", tmp_path / "m")
+    assert (first.case, first.mask.name, second.case, second.mask, others) == ("A", "A.NII", "b", None, [])
+    assert first.fault == second.fault == "" and "b.nii.gz lies beside b.nii, which is used" in twice.fault
 
 
 def test_a_case_of_a_long_path_has_a_short_name_of_its_own(tmp_path):
-    folders = [f"{'x' * 80}{n}" for n in range(3)]
-    for name in ("a", "b"):
-        path = tmp_path.joinpath(*folders, f"{name}.nii.gz")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    found, _ = find_volumes(tmp_path)
-    names = [source.case for source in found]
+    folders = "/".join(f"{'x' * 80}{n}" for n in range(3))
+    touch(tmp_path, f"{folders}/a.nii.gz", f"{folders}/b.nii.gz")
+    names = [source.case for source in find_volumes(tmp_path)[0]]
     assert len(set(names)) == 2 and all(len(name.encode()) <= 200 for name in names)

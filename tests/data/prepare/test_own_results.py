@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -92,13 +91,8 @@ def test_heat_maps_and_an_earlier_preparation_are_no_radiographs(tmp_path):
     ]  # fmt: skip
 
 
-def test_an_earlier_preparation_is_no_video(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
-    writer = cv2.VideoWriter(str(folder / "v.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 25, (64, 48))
-    for number in range(50):
-        writer.write(np.full((48, 64, 3), number, np.uint8))
-    writer.release()
+def test_an_earlier_preparation_is_no_video(tmp_path, movie):
+    folder = movie(tmp_path / "in" / "v.mp4", seconds=2).parent
     prepare_video_site(folder, folder / "a_first", "a", copy=True)
     prepared = prepare_video_site(folder, tmp_path / "out", "b")
     assert names(prepared) == ["v.mp4"] and not prepared.cases[0].faults

@@ -175,11 +175,8 @@ def test_a_file_at_which_the_reader_dies_is_refused_with_that_reason(tmp_path, m
         return [died(source) for source in sources]
 
     monkeypatch.setattr(f"fedmed.data.prepare.{module}.run_all", all_die)
-    prepare, name = {
-        "ct_inspect": (prepare_site, "a.nii.gz"),
-        "xray_site": (prepare_xray_site, "a.png"),
-        "video_site": (prepare_video_site, "a.mp4"),
-    }[module]
+    preparations = {"ct_inspect": prepare_site, "xray_site": prepare_xray_site, "video_site": prepare_video_site}
+    prepare, name = preparations[module], {"ct_inspect": "a.nii.gz", "xray_site": "a.png"}.get(module, "a.mp4")
     write_nifti(tmp_path / "in" / "a.nii.gz").rename(tmp_path / "in" / name)
     with pytest.raises(DataError, match=f"a.*: {DIED}"):
         prepare(tmp_path / "in", tmp_path / "site", "s")

@@ -70,11 +70,11 @@ def find_recordings(folder: Path, wanted: WantedVideos) -> tuple[str, Layout, li
     for one in layout.find(folder):
         if any(one.video.is_relative_to(place) for place in results):
             continue
-        patient, unknown = one.patient or one.stem, ""
+        patient, unmatched = one.patient or one.stem, ""
         if pattern and not one.patient:
-            patient, unknown = patient_in(pattern, one.stem, one.case)
+            patient, unmatched = patient_in(pattern, one.stem, one.case)
         said = bool(one.patient) or pattern is not None
-        recordings.append(replace(one, patient=patient, fault=one.fault or unknown, patient_said=said))
+        recordings.append(replace(one, patient=patient, fault=one.fault or unmatched, patient_said=said))
     if not recordings:
         none = f"{folder}: no video for the layout '{name}': {known[name].about}"
         raise DataError("; ".join([none, *own_lines(folder, results)]))
