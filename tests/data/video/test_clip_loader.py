@@ -34,15 +34,17 @@ def prepared(write_video, tmp_path):
     return make
 
 
-def batches(loader):
-    return list(loader)
+def frames_of(clips):
+    """(video, frame) of all clips."""
+    return [
+        (video, row) for video, rows in zip(clips.videos.tolist(), clips.rows.tolist(), strict=True) for row in rows
+    ]
 
 
 def test_a_batch(prepared, number_of):
-    loader = clip_loader(prepared(), ClipRule("partition", 4), batch_size=3, steps=5, seed=1)
-    found = batches(loader)
-    assert len(found) == 5
-    for batch in found:
+    batches = list(clip_loader(prepared(), ClipRule("partition", 4), batch_size=3, steps=5, seed=1))
+    assert len(batches) == 5
+    for batch in batches:
         assert batch["image"].shape == (3, 4, 3, 24, 32) and batch["image"].dtype == torch.uint8
         assert batch["video"].shape == (3,) and batch["time"].shape == batch["labels"].shape == (3, 4)
         assert torch.equal((batch["time"] * 25).round().long(), batch["labels"])
@@ -53,11 +55,7 @@ def test_a_batch(prepared, number_of):
 def test_every_frame_at_most_once_an_epoch(prepared):
     videos = prepared().videos
     clips = epoch_clips(videos, ClipRule("partition", 4), seed=0)
-    assert len(clips) == 12 + 9 + 2
-    frames = [
-        (video, row) for video, rows in zip(clips.videos.tolist(), clips.rows.tolist(), strict=True) for row in rows
-    ]
-    assert len(set(frames)) == len(frames)
+    assert len(clips) == 12 + 9 + 2 and len(set(frames_of(clips))) == clips.rows.size
     again = epoch_clips(videos, ClipRule("partition", 4), seed=0, epoch=1)
     assert not np.array_equal(clips.rows, again.rows)
 
@@ -67,7 +65,7 @@ def test_equal_seeds_give_equal_batches_whatever_the_workers(prepared, rule):
     videos = prepared()
 
     def made(seed, workers=0):
-        return batches(clip_loader(videos, rule, 2, 30, seed, workers))
+        return list(clip_loader(videos, rule, 2, 30, seed, workers))
 
     first, again, shared, other = made(3), made(3), made(3, 2), made(4)
     for name in first[0]:
@@ -96,10 +94,11 @@ def test_short_videos_are_skipped_or_repeated(prepared, caplog):
 
 
 def test_predictions_see_every_frame_with_its_history(prepared):
-    loader = frame_loader(prepared(), ClipRule("history", 3, interval=0.08), batch_size=10)
-    found = batches(loader)
-    assert torch.cat([batch["video"] for batch in found]).tolist() == [0] * 50 + [1] * 37 + [2] * 9
-    labels = torch.cat([batch["labels"] for batch in found])
+    batches = list(frame_loader(prepared(), ClipRule("history", 3, interval=0.08), batch_size=10))
+    assert torch.cat([batch["video"] for batch in batches]).tolist() == [0] * 50 + [1] * 37 + [2] * 9
+    labels = torch.cat([batch["labels"] for batch in batches])
+    part = torch.cat([batch["part"] for batch in batches])
+    assert part.shape == (96, 3) and torch.allclose(part[:50, -1], torch.arange(50) / 50), "share of the video before"
     assert labels[:, -1].tolist() == [*range(50), *range(37), *range(9)]
     assert labels[[0, 3, 10]].tolist() == [[0, 0, 0], [3, 1, 3], [6, 8, 10]]
     with pytest.raises(DataError, match="an interval of 0.01 s is less than one frame"):
@@ -110,12 +109,8 @@ def test_dropped_frames_are_in_no_clip(write_video, tmp_path, frame):
     frames = [np.full((24, 32, 3), 255, np.uint8) if number % 5 == 2 else frame(20) for number in range(20)]
     path = write_video(frames=frames, rate=5, gop=1)
     videos = PreparedVideos([{"video": path}], FrameSettings((24, 32), 5, drop=("white",)), tmp_path / "cache")
-    for rule in (
-        ClipRule("partition", 4),
-        ClipRule("stride", 4),
-        ClipRule("random", 4),
-        ClipRule("history", 2, interval=0.2),
-    ):
+    rules = [ClipRule(strategy, 4) for strategy in ("partition", "stride", "random")]
+    for rule in (*rules, ClipRule("history", 2, interval=0.2)):
         rows = epoch_clips(videos.videos, rule, 0).rows
         assert rows.size and not (rows % 5 == 2).any()
     assert len(frame_loader(videos, ClipRule("history", 1), 1)) == 16
@@ -156,6 +151,7 @@ def test_no_videos_give_no_loader(tmp_path):
         ({"size": 0}, "size is 0"),
         ({"step": 0}, "step is 0"),
         ({"strategy": "history", "size": 4}, "interval is missing"),
+        ({"together": 0}, "together is 0"),
     ],
 )
 def test_wrong_rules(values, match):
@@ -178,14 +174,11 @@ def test_clips_of_different_videos(prepared, together, clips):
     """Of 12, 9 and 2 clips: 11 pairs, and 2 times three."""
     videos, orders = prepared().videos, []
     for epoch in range(3):
-        found = epoch_clips(videos, ClipRule("partition", 4, together=together, distinct=True), 0, epoch)
-        assert len(found) == clips
-        batches_of_videos = found.videos.reshape(-1, together).tolist()
+        drawn = epoch_clips(videos, ClipRule("partition", 4, together=together, distinct=True), 0, epoch)
+        assert len(drawn) == clips
+        batches_of_videos = drawn.videos.reshape(-1, together).tolist()
         assert all(len(set(batch)) == together for batch in batches_of_videos)
-        frames = [
-            (video, row) for video, rows in zip(found.videos.tolist(), found.rows.tolist(), strict=True) for row in rows
-        ]
-        assert len(set(frames)) == len(frames), "every frame at most once an epoch"
+        assert len(set(frames_of(drawn))) == drawn.rows.size, "every frame at most once an epoch"
         orders.append(batches_of_videos)
     assert together == 3 or orders[0] != orders[1], "batches come in drawn order"
 
@@ -195,10 +188,3 @@ def test_too_few_clips_to_compare(prepared):
         clip_loader(prepared(), ClipRule("partition", 40, together=2), 2, 1, 0)
     with pytest.raises(DataError, match="less than 4 clips of 4 usable frames of different videos"):
         clip_loader(prepared(), ClipRule("partition", 4, together=4, distinct=True), 4, 1, 0)
-    with pytest.raises(DataError, match="together is 0"):
-        ClipRule("partition", 4, together=0)
-
-
-def test_the_share_of_the_video_before_a_frame(prepared):
-    batch = next(iter(frame_loader(prepared(), ClipRule("history", 1), batch_size=50)))
-    assert batch["part"].shape == (50, 1) and torch.allclose(batch["part"][:, 0], torch.arange(50) / 50)

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedmed.data.video import stored_video as extracting
 from fedmed.data.video.clips import ClipRule, PreparedVideos, frame_loader
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.stored_video import Extraction, space_needed
@@ -65,9 +64,7 @@ def test_a_size_that_changes(write_video, settings, tmp_path, number_of, frame):
 
 def test_a_damaged_packet_is_refused_or_counted(damaged, settings, number_of):
     path = damaged()
-    with pytest.raises(
-        DataError, match=r"damaged.mp4: the packet at about 1.0[04]0 s is damaged .*; copy or record it again"
-    ):
+    with pytest.raises(DataError, match=r"damaged.mp4: the packet at about 1.0[04]0 s is damaged"):
         taken(path, settings())
     frames, facts = taken(path, settings(damage="count"))
     assert facts["damaged"] >= 1 and not facts["cut_short"] and len(frames) == 10
@@ -100,20 +97,19 @@ def test_times_that_go_back(write_video, settings, tmp_path):
 
 
 def test_what_is_not_a_video(settings, tmp_path):
-    def refused(name, content, match):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(DataError, match=match):
-            taken(tmp_path / name, settings())
-
-    refused("empty.mp4", b"", "empty.mp4: the file is empty")
-    refused("text.mp4", b"no video at all\n" * 50, "text.mp4: cannot be opened as a video")
-    refused("notes.txt", b"no video at all\n" * 50, "notes.txt: .*not a video")
-    refused("list.m3u8", b"#EXTM3U\n#EXTINF:2,\nhttp://127.0.0.1:9/x.ts\n", "list.m3u8: ")
     Image.new("RGB", (32, 24)).save(tmp_path / "one.png")
-    with pytest.raises(DataError, match="one.png: is .*, not a video"):
-        taken(tmp_path / "one.png", settings())
-    with pytest.raises(DataError, match="gone.mp4: the video cannot be read .*; restore it"):
-        taken(tmp_path / "gone.mp4", settings())
+    for name, content, words in (
+        ("empty.mp4", b"", "the file is empty"),
+        ("text.mp4", b"no video at all\n" * 50, "cannot be opened as a video"),
+        ("notes.txt", b"no video at all\n" * 50, ".*not a video"),
+        ("list.m3u8", b"#EXTM3U\n#EXTINF:2,\nhttp://127.0.0.1:9/x.ts\n", ""),
+        ("one.png", None, "is .*, not a video"),
+        ("gone.mp4", None, "the video cannot be read"),
+    ):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=f"{name}: {words}"):
+            taken(tmp_path / name, settings())
 
 
 def test_an_audio_file(settings, tmp_path):
@@ -128,23 +124,12 @@ def test_an_audio_file(settings, tmp_path):
         taken(path, settings())
 
 
-def test_frames_without_times(write_video, settings):
-    with pytest.raises(DataError, match="its frames have no times"):
-        taken(write_video("raw.h264"), settings())
-
-
 def test_times_that_stand_still(write_video, settings, monkeypatch):
     source = Extraction(write_video(), settings())
     frames = [frame.__class__(0.0, 0.0, None, None) for frame in source.source.frames(source.damage)]
     monkeypatch.setattr(source.source, "frames", lambda damage: iter(frames))
     with pytest.raises(DataError, match=r"all 50 frames have the same time \(frame rate 0\)"):
         list(source)
-
-
-def test_a_picture_that_stands_for_hours(write_video, settings, monkeypatch):
-    monkeypatch.setattr(extracting, "LONGEST_GAP", 1.0)
-    with pytest.raises(DataError, match="nothing new is shown from 0.1 to 1.9 s"):
-        taken(write_video(frames=4, seconds=[0, 0.1, 1.9, 2.0]), settings())
 
 
 def test_without_pyav(write_video, settings, monkeypatch):
@@ -178,7 +163,7 @@ def folder(tmp_path, frame):
 
 
 def test_a_folder_of_frames(folder, settings, number_of):
-    with pytest.raises(DataError, match="nothing says when its frames are shown; write frames.csv"):
+    with pytest.raises(DataError, match="nothing says when its frames are shown; .*frames.csv"):
         taken(folder, settings())
     frames, facts = taken(folder, settings(names_rate=25))
     assert [number_of(frame) for frame in frames] == list(range(10)) and facts["seconds"] == pytest.approx(2)
@@ -225,7 +210,7 @@ def test_frames_of_two_videos_in_one_folder_are_refused(tmp_path, frame, setting
     if not named:
         lines = [f"{video}_{number:04}.png,{number / 5}" for number in range(4) for video in "ab"]
         (tmp_path / "frames.csv").write_text("\n".join(["file,second", *lines]))
-    with pytest.raises(DataError, match=r"a_0000.png and b_0000.png are both of second 0: frames of two .* its own"):
+    with pytest.raises(DataError, match=r"a_0000.png and b_0000.png are both of second 0"):
         taken(tmp_path, settings(damage=damage, names_rate=5 if named else None))
 
 
@@ -237,7 +222,7 @@ def test_a_frame_that_is_listed_twice_at_its_time_is_one_frame(folder, settings,
 @pytest.mark.parametrize(
     ("values", "match"),
     [
-        ({"rate": 0}, "rate is 0; give frames a second above 0, such as 1 .'frame_rate' of a bundle's configuration"),
+        ({"rate": 0}, "rate is 0; .*'frame_rate'"),
         ({"rate": float("nan")}, "rate is nan"),
         ({"size": (0, 32)}, "size is"),
         ({"drop": ("grey",)}, "use names out of white, dark, out_of_body"),

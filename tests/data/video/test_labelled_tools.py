@@ -26,9 +26,8 @@ def load(write_video, tmp_path):
         (tmp_path / "datalist.json").write_text(json.dumps({"training": entries}))
         settings = FrameSettings((24, 32), rate=1, drop=drop)
         said = {"tools": TOOLS, **changes}
-        return load_labelled_videos(
-            tmp_path, tmp_path / "datalist.json", "training", settings, tmp_path / "cache", **said
-        )
+        where = (tmp_path, tmp_path / "datalist.json", "training")
+        return load_labelled_videos(*where, settings, tmp_path / "cache", **said)
 
     return load
 
@@ -52,9 +51,6 @@ def test_white_frames_count_neither_as_positive_nor_as_sample(load, frame):
     [
         (None, "entry 1 of 'training': the labels .*b.csv does not exist"),
         ([*ROWS, *(f"{second},0,0" for second in range(3, 9))], "b.csv: is longer than its video"),
-        (ROWS[:1], "b.csv: is shorter than its video"),
-        (["0,1,0", "25,0,0", "50,1,1"], r"b.csv: is longer than its video.*perhaps 'second' holds numbers of frames"),
-        (["0,1,0", "1,2,0", "2,1,1"], "b.csv: line 3: 'grasper' is '2'"),
         (["0,1,0", "1,0.5,0", "2,1,1"], "b.csv: line 3: 'grasper' is '0.5'"),
     ],
 )
@@ -63,16 +59,9 @@ def test_a_table_that_does_not_fit_is_one_clear_error(load, table, words):
         load(ROWS, table)
 
 
-@pytest.mark.parametrize(
-    ("tools", "words"),
-    [
-        (("grasper", "clipper", "bag"), "a.csv: line 1: the column 'bag' is missing"),
-        (("grasper",), "a.csv: line 1: the tool 'clipper' is unknown; use grasper"),
-    ],
-)
-def test_a_tool_that_is_missing_or_unknown_is_told_before_a_video_is_prepared(load, tools, words, tmp_path):
-    with pytest.raises(DataError, match=words):
-        load(ROWS, tools=tools)
+def test_an_unknown_tool_is_refused_before_a_video_is_prepared(load, tmp_path):
+    with pytest.raises(DataError, match="a.csv: line 1: the tool 'clipper' is unknown; use grasper"):
+        load(ROWS, tools=("grasper",))
     assert not list(tmp_path.glob("cache/**/*.*"))
 
 

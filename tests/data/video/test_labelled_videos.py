@@ -21,13 +21,10 @@ def load(write_video, tmp_path):
             rows = (f"{n},{PHASES[phase]}" for n, phase in enumerate(phases))
             (tmp_path / f"{name}.csv").write_text("\n".join(["second,phase", *rows]))
         entries = [{"video": f"{name}.mp4", "labels": f"{name}.csv"} for name in "ab"]
-        (tmp_path / "datalist.json").write_text(
-            json.dumps({key: entries, **({"testing": list(testing)} if testing else {})})
-        )
+        datalist = tmp_path / "datalist.json"
+        datalist.write_text(json.dumps({"testing": list(testing), key: entries}))
         settings = FrameSettings((24, 32), 1)
-        return load_labelled_videos(
-            tmp_path, tmp_path / "datalist.json", key, settings, tmp_path / "cache", phases=PHASES
-        )
+        return load_labelled_videos(tmp_path, datalist, key, settings, tmp_path / "cache", phases=PHASES)
 
     return load
 
@@ -42,9 +39,7 @@ def test_one_phase_alone_is_nothing_to_train_on(load):
     with pytest.raises(DataError, match=r"datalist.json: every frame of 'training' is of the phase 'dissection'"):
         load((1, 1, 1, 1), (1, 1, 1, 1))
     assert frames_of_phases(load((1, 1, 1, 1), (2, 2, 2, 2)), 3) == [0, 4, 4], "of all videos together"
-    assert frames_of_phases(load((1, 1, 1, 1), (1, 1, 1, 1), "testing"), 3) == [0, 8, 0], (
-        "others are scored as they are"
-    )
+    assert frames_of_phases(load((1, 1, 1, 1), (1, 1, 1, 1), "testing"), 3) == [0, 8, 0], "scored as they are"
 
 
 def test_videos_that_are_trained_on_and_scored_are_said(load, caplog):

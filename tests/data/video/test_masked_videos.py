@@ -27,9 +27,9 @@ def prepared(write_video, settings, tmp_path):
 def opened(folder, write_video, settings, times):
     """Videos with masks at some milliseconds; the list is read from a file."""
     entries = []
-    for number, own in enumerate(times):
+    for number, of_video in enumerate(times):
         (folder / f"masks_{number}").mkdir()
-        for time in own:
+        for time in of_video:
             mask = np.full((24, 32), number + 1, np.uint8)
             cv2.imwrite(str(folder / f"masks_{number}" / f"{time:08d}.png"), mask)
         entries.append({"video": write_video(f"{number}.mp4", first=number).name, "masks": f"masks_{number}"})
@@ -73,9 +73,7 @@ def test_masks_move_with_their_frames(prepared):
 
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
-@pytest.mark.parametrize(
-    ("fps", "every"), [(NTSC, 30), (NTSC, 3), (DOUBLE, 60), (Fraction(30), 30), (Fraction(25), 25)]
-)
+@pytest.mark.parametrize(("fps", "every"), [(NTSC, 30), (NTSC, 3), (DOUBLE, 60), (Fraction(25), 25)])
 def test_masks_count_to_the_end_of_a_video(masked, write_video, number_of, caplog, name, fps, every):
     """In 20 s frames of 29.97 a second drift by more than one against 10 a second."""
     count = int(20 * fps)
@@ -90,13 +88,10 @@ def test_masks_that_are_left_out_are_told_once(masked, write_video, caplog):
     video = write_video(frames=100)
     given = (video, range(0, 100, 2), 25)
     assert [len(masked(*given, rate=rate).files[0]) for rate in (5, 5, 25)] == [10, 10, 50]
-    assert caplog.messages == [
-        "40 of 50 masks of a.mp4 are of no frame at 5 a second and are left out; at 25 a second all of them are used"
-    ]
+    (said,) = caplog.messages
+    assert said.startswith("40 of 50 masks of a.mp4 are of no frame at 5 a second") and "at 25 a second all" in said
 
 
 def test_masks_of_no_frame_that_is_used(write_video, settings, tmp_path):
-    with pytest.raises(
-        DataError, match=r"masks_1: no mask is of a frame of .*1.mp4 that is used; at 25 a second all of them"
-    ):
+    with pytest.raises(DataError, match=r"masks_1: no mask is of a frame of .*1.mp4 that is used; at 25 a second all"):
         opened(tmp_path, write_video, settings, [(400,), (440,)])

@@ -134,8 +134,8 @@ def test_frames_without_any_times_are_refused(write_video, read):
 
 
 def test_a_picture_that_stands_for_more_than_an_hour_is_refused(write_video, read, monkeypatch):
-    monkeypatch.setattr(extraction, "LONGEST_GAP", 1.0)
-    monkeypatch.setattr(videos, "LONGEST_GAP", 1.0)
+    for module in (extraction, videos):
+        monkeypatch.setattr(module, "LONGEST_GAP", 1.0)
     with pytest.raises((DataError, BundleInputError), match="nothing new is shown from 0.1 to 1.9 s, more than"):
         read(write_video(frames=4, seconds=[0, 0.1, 1.9, 2.0]))
 

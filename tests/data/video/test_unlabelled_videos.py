@@ -33,16 +33,11 @@ def test_videos_of_both_lists_each_once_and_without_labels(listed, caplog):
     assert "2 entries of 'unlabeled' carry a label; these labels are ignored" in caplog.text
 
 
-def test_videos_that_are_tested_are_not_trained_on(listed, caplog):
-    prepared = listed(unlabeled=["a", "b"], testing=["b"])
-    assert [name.rpartition("/")[2] for name in prepared.names] == ["a.mp4"]
-    assert "1 videos are also listed for validation or testing" in caplog.text
-
-
-def test_videos_that_are_tested_are_trained_on_where_that_is_said(listed, caplog):
-    prepared = listed(transductive=True, unlabeled=["a", "b"], testing=["b"])
-    assert len(prepared.names) == 2 and prepared.labels is None
-    assert "1 videos are also listed for validation or testing and trained on without labels" in caplog.text
+@pytest.mark.parametrize(("transductive", "names", "words"), [(False, "a", "left out"), (True, "ab", "trained on")])
+def test_videos_that_are_tested_are_trained_on_only_where_that_is_said(listed, caplog, transductive, names, words):
+    prepared = listed(transductive=transductive, unlabeled=["a", "b"], testing=["b"])
+    assert [name.rpartition("/")[2] for name in prepared.names] == [f"{name}.mp4" for name in names]
+    assert f"1 videos are also listed for validation or testing and {words}" in caplog.text
 
 
 def test_no_video_at_all(listed):

@@ -124,9 +124,7 @@ def test_a_full_disk(write_video, store, tmp_path, monkeypatch):
 
     opened = files.os.fdopen
     monkeypatch.setattr(files.os, "fdopen", lambda *given: Full(opened(*given)))
-    with pytest.raises(
-        DataError, match=r"a.mp4: cannot be prepared .* No space left on device; free some space \(it needs .*10 frames"
-    ):
+    with pytest.raises(DataError, match=r"a.mp4: cannot be prepared .* No space left .* \(it needs .*10 frames"):
         store().get(write_video())
     assert names(tmp_path) == [".source"]
     monkeypatch.undo()
@@ -143,23 +141,18 @@ def test_what_a_killed_process_left_is_cleared(write_video, store, tmp_path, rea
     assert ".tmp" not in names(tmp_path)
 
 
+@pytest.mark.parametrize("flipped", [False, True])
 @pytest.mark.parametrize("suffix", [".frames", ".json"])
-def test_a_damaged_file_is_made_again(write_video, store, suffix, caplog):
-    path = write_video()
-    stored = store().get(path)
-    stored.path.with_suffix(suffix).write_bytes(b"{}")
-    assert len(store().get(path).frames) == 10 and "is damaged and will be made again" in caplog.text
-
-
-@pytest.mark.parametrize("suffix", [".frames", ".json"])
-def test_flipped_bytes_are_noticed_and_the_video_is_made_again(write_video, store, suffix, caplog):
+def test_damaged_files_and_flipped_bytes_are_noticed_and_the_video_is_made_again(
+    write_video, store, suffix, flipped, caplog
+):
     path = write_video()
     stored = store().get(path)
     whole, file = stored.frames.copy(), stored.path.with_suffix(suffix)
     content = bytearray(file.read_bytes())
     place = content.index(b'"frames": 10') + 10 if suffix == ".json" else len(content) // 2
     content[place] ^= 1
-    file.write_bytes(content)
+    file.write_bytes(content if flipped else b"{}")
     assert (store().get(path).frames == whole).all() and "is damaged and will be made again" in caplog.text
 
 
