@@ -103,8 +103,7 @@ def test_segments_are_named_and_coded(tmp_path, write_dicom):
     mask = (STORED > DENSE).astype(np.uint8) + (STORED > 1500)
     result = segmented(tmp_path / "ct", (LESION, AIRWAY), mask)
     lesion, unknown = result.SegmentSequence
-    label = "COVID-19 lesion"
-    assert (lesion.SegmentLabel, lesion.SegmentNumber, lesion.SegmentAlgorithmType) == (label, 1, "AUTOMATIC")
+    assert (lesion.SegmentLabel, lesion.SegmentNumber, lesion.SegmentAlgorithmType) == (LESION.label, 1, "AUTOMATIC")
     colour = hd.color.CIELabColor.from_dicom_value(lesion.RecommendedDisplayCIELabValue).to_rgb()
     assert np.allclose(colour, (0xFF, 0x9A, 0x2E), atol=1) and "RecommendedDisplayCIELabValue" not in unknown
     assert result.SeriesDescription.startswith("COVID-19 lesion, airway")
@@ -124,22 +123,15 @@ def test_a_lung_is_no_lesion(tmp_path, write_dicom):
     (lung,) = segmented(tmp_path / "ct", (LUNG,)).SegmentSequence
     coded = (lung.SegmentedPropertyCategoryCodeSequence[0], lung.SegmentedPropertyTypeCodeSequence[0])
     assert lung.SegmentLabel == "lungs"
-    assert [(code.CodeValue, code.CodingSchemeDesignator, code.CodeMeaning) for code in coded] == [
-        ("91723000", "SCT", "Anatomical Structure"),
-        ("39607008", "SCT", "Lung"),
-    ]
+    expected = [("91723000", "SCT", "Anatomical Structure"), ("39607008", "SCT", "Lung")]
+    assert [(code.CodeValue, code.CodingSchemeDesignator, code.CodeMeaning) for code in coded] == expected
     assert "AnatomicRegionSequence" not in lung
 
 
 def test_patient_and_study_are_the_source_s(tmp_path, write_dicom, change_dicom):
     write_dicom(tmp_path / "ct", STORED, patient="MRN-7", series=3)
-    change_dicom(
-        tmp_path / "ct",
-        SpecificCharacterSet="ISO_IR 100",
-        PatientName="Müller^Jörg",
-        PatientSex="U",
-        StudyDate="20240102",
-    )
+    patient = {"PatientName": "Müller^Jörg", "PatientSex": "U", "StudyDate": "20240102"}
+    change_dicom(tmp_path / "ct", SpecificCharacterSet="ISO_IR 100", **patient)
     segmented(tmp_path / "ct").save_as(tmp_path / "seg.dcm")
     result = pydicom.dcmread(tmp_path / "seg.dcm")
     assert (result.PatientID, str(result.PatientName), result.StudyDate) == ("MRN-7", "Müller^Jörg", "20240102")

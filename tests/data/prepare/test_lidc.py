@@ -48,19 +48,14 @@ def test_sites_and_lists(crops, tmp_path):
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == again
 
 
-def test_the_labelled_variant_holds_the_same_patients(crops, tmp_path):
-    prepare_lidc(crops, tmp_path / "sites")
-    plain, variant = (lists(tmp_path / "sites", "lidc_thin", f"datalist{x}.json") for x in ("", "_labelled"))
-    assert variant["testing"] == plain["testing"]
-    shown = sorted(e["image"] for name in ("training", "validation") for e in variant[name])
-    assert shown == sorted(e["image"] for e in plain["unlabeled"])
-    assert all("label" in e for e in variant["training"] + variant["validation"])
-    assert not any("label" in e for e in plain["unlabeled"])
-
-
-def test_every_site_can_be_the_one_with_labels(crops, tmp_path):
+def test_every_site_can_be_the_one_with_labels_of_the_same_patients(crops, tmp_path):
     out = tmp_path / "sites"
     prepare_lidc(crops, out)
+    plain, variant = (lists(out, "lidc_thin", f"datalist{x}.json") for x in ("", "_labelled"))
+    assert variant["testing"] == plain["testing"]
+    shown = variant["training"] + variant["validation"]
+    assert sorted(e["image"] for e in shown) == sorted(e["image"] for e in plain["unlabeled"])
+    assert all("label" in e for e in shown) and not any("label" in e for e in plain["unlabeled"])
     for protocol in PROTOCOLS:
         lists_ = lists(out, protocol.site, "datalist_labelled.json")
         assert {k: len(v) for k, v in lists_.items()} == {"training": 12, "validation": 4, "testing": 4}

@@ -29,10 +29,6 @@ def work(number):
     return 2 * number
 
 
-def died(number):
-    return f"died at {number}"
-
-
 @pytest.fixture
 def small_shares(monkeypatch):
     monkeypatch.setattr(pool, "share_of", lambda processes: 2**28 // processes)
@@ -40,8 +36,8 @@ def small_shares(monkeypatch):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_process_that_dies_costs_only_its_own_file(workers, small_shares):
-    found = run_all(work, range(8), workers, apart=True, died=died)
-    assert found == [0, 2, 4, "died at 3", 8, "too large", 12, 14]
+    results = run_all(work, range(8), workers, apart=True, died="died at {}".format)
+    assert results == [0, 2, 4, "died at 3", 8, "too large", 12, 14]
 
 
 def test_without_a_word_for_it_the_file_is_named(small_shares):
@@ -65,31 +61,31 @@ def test_a_reader_knows_its_share():
 SCRIPT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
+from fedmed.data.prepare.console import run_command
 from fedmed.data.prepare.pool import read_apart, run_all
-print(read_apart(int, "7"), run_all(float, ["1", "2", "3"], 2), flush=True)
-{then}
 """
+BOTH = 'print(read_apart(int, "7"), run_all(float, ["1", "2", "3"], 2), flush=True)'
+READS = "print('it reads', flush=True); __import__('time').sleep(600)"
 
 
-def script(folder, then=""):
+def script(folder, *lines):
     """A user's script, which asks nowhere whether it is the one that was started."""
     path = folder / "script.py"
-    path.write_text(SCRIPT.format(then=then))
+    path.write_text("\n".join([SCRIPT, *lines]))
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, str(path)], env=env, text=True, **streams)
+    return subprocess.Popen([sys.executable, str(path)], env=env, text=True, start_new_session=True, **streams)
 
 
 def test_a_script_without_a_guard_reads_too(tmp_path):
-    assert script(tmp_path).communicate() == ("7 [1.0, 2.0, 3.0]\n", "")
+    assert script(tmp_path, BOTH).communicate() == ("7 [1.0, 2.0, 3.0]\n", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_no_process_reads_on_when_the_one_that_asked_is_gone(tmp_path, number):
-    with script(tmp_path, "read_apart(time.sleep, 600)") as process:
-        assert process.stdout.readline()
+    with script(tmp_path, f"read_apart(exec, {READS!r})") as process:
+        assert process.stdout.readline() == "it reads\n"
         family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-        time.sleep(2)  # it reads by now
         process.send_signal(number)
         _, alive = psutil.wait_procs(family, timeout=30)
         for one in alive:
@@ -97,20 +93,8 @@ def test_no_process_reads_on_when_the_one_that_asked_is_gone(tmp_path, number):
     assert len(family) > 1 and not alive
 
 
-INTERRUPTED = """
-import signal, sys, time
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from fedmed.data.prepare.console import run_command
-from fedmed.data.prepare.pool import run_all
-sys.exit(run_command("prepare", lambda: run_all(time.sleep, [600, 600], 2)))
-"""
-
-
 def test_ctrl_c_while_processes_start_is_one_line(tmp_path):
-    (tmp_path / "command.py").write_text(INTERRUPTED)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    line = [sys.executable, str(tmp_path / "command.py")]
-    with subprocess.Popen(line, env=env, text=True, stderr=subprocess.PIPE, start_new_session=True) as process:
+    with script(tmp_path, 'sys.exit(run_command("prepare", lambda: run_all(time.sleep, [600, 600], 2)))') as process:
         family = []
         while process.poll() is None and not any("loky_posix" in str(one.cmdline()) for one in family):
             time.sleep(0.05)
