@@ -21,22 +21,16 @@ def test_the_mean_of_histograms_and_of_how_many():
 
 
 def test_colours_of_sites_together_are_wider_than_each():
-    sites = [
-        torch.tensor([1.0, 0, 0, 0.5, 0.1, 0.1, 0.2, 0.1, 0.1]),
-        torch.tensor([2.0, 0, 0, 0.5, 0.1, 0.1, 0.2, 0.1, 0.1]),
-    ]
+    sites = [torch.tensor([mean, 0, 0, 0.5, 0.1, 0.1, 0.2, 0.1, 0.1]) for mean in (1.0, 2.0)]
     found = mean_values({COLOURS: one, "images": 12} for one in sites)
     expected = mean_of(Colours.of(one.view(3, 3)) for one in sites)
     assert torch.allclose(torch.tensor(found[COLOURS]).view(3, 3), expected.stacked(), atol=1e-5)
     assert found[COLOURS][3] > 0.5 and "images" not in found
 
 
-def test_of_one_site_alone_nothing_is_kept():
+def test_of_one_site_alone_nothing_is_kept_and_no_other_values():
     """The mean would be its own values."""
     assert mean_values([shares(0)]) == {} == mean_values([])
-
-
-def test_other_values_are_not_kept():
     assert mean_values([{"amplitude_bands": torch.ones(17)}, {"amplitude_bands": torch.ones(17)}]) == {}
     assert mean_values([shares(0), {INTENSITIES: torch.ones(50)}]) == {}
 

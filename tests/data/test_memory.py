@@ -65,16 +65,12 @@ def test_writing_to_an_item_does_not_reach_the_memory(make):
 
 def test_the_bound_holds_over_all_datasets(make, memory):
     expected = images(make(0))
+    assert memory.bytes == 0, "nothing is kept unless asked for"
     assert torch.equal(images(make(2 * IMAGE + 1)), expected) and memory.bytes == 2 * IMAGE
     assert torch.equal(images(make(3 * IMAGE)), expected) and memory.bytes == 3 * IMAGE
     images(make(3 * IMAGE, high=100))
     images(make(0))
     assert memory.bytes == 3 * IMAGE
-
-
-def test_nothing_is_kept_unless_asked_for(make, memory):
-    images(make(0))
-    assert memory.bytes == 0
 
 
 def test_a_changed_image_or_setting_is_noticed(make, tmp_path):

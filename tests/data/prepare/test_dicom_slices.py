@@ -29,10 +29,8 @@ def write_enhanced(tmp_path, write_dicom):
             delattr(head, name)
         head.SOPClassUID = "1.2.840.10008.5.1.4.1.1.2.1"
         head.NumberOfFrames = len(frames)
-        plane = [of(ImageOrientationPatient=[1, 0, 0, 0, 1, 0])]
-        head.SharedFunctionalGroupsSequence = [
-            of(PlaneOrientationSequence=plane, PixelMeasuresSequence=[of(PixelSpacing=[0.8, 0.7])])
-        ]
+        plane, measures = of(ImageOrientationPatient=[1, 0, 0, 0, 1, 0]), of(PixelSpacing=[0.8, 0.7])
+        head.SharedFunctionalGroupsSequence = [of(PlaneOrientationSequence=[plane], PixelMeasuresSequence=[measures])]
         head.PerFrameFunctionalGroupsSequence = [
             of(
                 PlanePositionSequence=[of(ImagePositionPatient=[-10, -20 + shift, z])],
@@ -87,9 +85,8 @@ def test_numbers_that_begin_late_are_told(tmp_path, write_dicom):
 def test_the_body_part_of_frames_is_told(write_enhanced):
     (path,) = write_enhanced(*((3.0 * k, 0, k) for k in range(5)))
     head = pydicom.dcmread(path)
-    head.SharedFunctionalGroupsSequence[0].FrameAnatomySequence = [
-        of(FrameLaterality="U", AnatomicRegionSequence=[of(CodeValue="69536005", CodeMeaning="Head")])
-    ]
+    region = of(CodeValue="69536005", CodeMeaning="Head")
+    head.SharedFunctionalGroupsSequence[0].FrameAnatomySequence = [of(AnatomicRegionSequence=[region])]
     head.save_as(path)
     *_, notes = read_series((path,))
     assert notes == ["the body part is HEAD, not the chest, as its header says"]

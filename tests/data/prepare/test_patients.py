@@ -14,9 +14,8 @@ def images(tmp_path, names, said=False):
     return [Checked(name, name, tmp_path / name, patient_said=said) for name in names]
 
 
-@pytest.mark.parametrize("other", [" 123", "0123", "123 "])
-def test_blanks_and_leading_zeros_make_no_other_patient(other):
-    assert folded(other) == folded("123") != folded("1230")
+def test_blanks_and_leading_zeros_make_no_other_patient():
+    assert {folded(other) for other in (" 123", "0123", "123 ")} == {folded("123")} != {folded("1230")}
 
 
 def test_spellings_of_one_id_are_one_patient_and_told(tmp_path):

@@ -73,18 +73,12 @@ def test_the_split_is_frozen_and_follows_the_seed():
     assert sorted(first.values()) == ["testing"] * 2 + ["training"] * 6 + ["validation"] * 2
     assert [p for p, name in sorted(first.items()) if name == "testing"] == ["p1", "p9"]
     assert first != split_patients(patients, (0.6, 0.2, 0.2), seed=1)
-
-
-def test_a_lone_patient_is_trained_on():
     assert split_patients(["only"], (0.6, 0.2, 0.2)) == {"only": "training"}
 
 
-@pytest.mark.parametrize("fractions", [(0.5, 0.5), (-0.1, 0.5, 0.6), (0, 0, 0), (float("nan"), 1, 1)])
-def test_wrong_fractions_are_refused(fractions):
-    with pytest.raises(DataError, match="split"):
-        split_patients(["a"], fractions)
-
-
-def test_an_unknown_role_is_refused():
+def test_wrong_fractions_and_roles_are_refused():
+    for fractions in ((0.5, 0.5), (-0.1, 0.5, 0.6), (0, 0, 0), (float("nan"), 1, 1)):
+        with pytest.raises(DataError, match="split"):
+            split_patients(["a"], fractions)
     with pytest.raises(DataError, match="role 'teacher'"):
         assign([], "teacher", (1, 0, 0))

@@ -56,14 +56,11 @@ def test_history():
 def test_seconds_between_frames():
     assert frames_between(0.2, 25) == 5 and frames_between(1, 1) == 1 and frames_between(0.2, 24) == 5
     for seconds in (0.2, 0.0, -1.0, float("nan")):
-        with pytest.raises(DataError, match="is less than one frame at 1 frames a second; use at least 1 s") as told:
+        with pytest.raises(DataError, match="is less than one frame at 1 .*'frame_interval' and 'frame_rate'"):
             frames_between(seconds, 1)
-        assert "'frame_interval' and 'frame_rate' of a bundle's configuration" in str(told.value)
 
 
-@pytest.mark.parametrize(
-    "wrong", [lambda rng: stride(0, 4, 1, rng), lambda rng: edges(4, 0), lambda rng: history(1, 0, 2)]
-)
-def test_sizes_below_one(rng, wrong):
-    with pytest.raises(DataError, match="use at least 1 of each"):
-        wrong(rng)
+def test_sizes_below_one(rng):
+    for wrong in (lambda: stride(0, 4, 1, rng), lambda: edges(4, 0), lambda: history(1, 0, 2)):
+        with pytest.raises(DataError, match="use at least 1 of each"):
+            wrong()

@@ -142,18 +142,15 @@ def test_what_is_not_a_number_is_refused(made, encoder, tmp_path):
 
 
 def test_each_batch_of_frames_can_stop_it(made, encoder):
-    class Stopped(Exception):
-        pass
-
     calls = []
 
     def stop():
         calls.append(len(encoder.passes))
         if len(calls) == 3:
-            raise Stopped
+            raise InterruptedError
 
     features = made(encoder)
-    with pytest.raises(Stopped):
+    with pytest.raises(InterruptedError):
         features.prepare(stop)
     assert calls == [0, 1, 2]
     features.prepare()
