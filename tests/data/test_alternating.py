@@ -14,10 +14,10 @@ def test_a_batch_of_each_in_turn_and_again_in_another_pass():
 
 
 def test_loaders_of_tensors():
-    own, other = (DataLoader(torch.arange(first, first + 4), batch_size=2) for first in (0, 10))
-    mixed = Alternating([own, other])
+    one, other = (DataLoader(torch.arange(first, first + 4), batch_size=2) for first in (0, 10))
+    mixed = Alternating([one, other])
     assert [batch.tolist() for batch in mixed] == [[0, 1], [10, 11], [2, 3], [12, 13]]
-    assert mixed.dataset is own.dataset
+    assert mixed.dataset is one.dataset
 
 
 def test_no_loader():

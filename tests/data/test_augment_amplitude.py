@@ -30,8 +30,8 @@ def slow(x, other, strength):
     axes = tuple(range(2, x.ndim))
     X, Y = torch.fft.fftn(x, dim=axes), torch.fft.fftn(other, dim=axes)
     phase = torch.where(X.abs() > 1e-12, X.angle(), 0)
-    found = torch.fft.ifftn(((1 - strength) * X.abs() + strength * Y.abs()) * torch.exp(1j * phase), dim=axes)
-    return found.real, found.imag
+    result = torch.fft.ifftn(((1 - strength) * X.abs() + strength * Y.abs()) * torch.exp(1j * phase), dim=axes)
+    return result.real, result.imag
 
 
 def test_four_pixels_worked_out_by_hand():
@@ -63,10 +63,10 @@ def test_brightness_moves_in_a_line_and_phases_stay(shape):
     axes = tuple(range(2, x.ndim))
     assert torch.allclose(mixed(x, exact(other), 0.0), x, atol=1e-10)
     for strength in (0.25, 0.9):
-        found = mixed(x, exact(other), strength)
+        result = mixed(x, exact(other), strength)
         between = (1 - strength) * x.mean(dim=axes) + strength * other.mean(dim=axes)
-        assert torch.allclose(found.mean(dim=axes), between, atol=1e-12)
-        turned = torch.fft.rfftn(found, dim=axes) * torch.fft.rfftn(x, dim=axes).conj()
+        assert torch.allclose(result.mean(dim=axes), between, atol=1e-12)
+        turned = torch.fft.rfftn(result, dim=axes) * torch.fft.rfftn(x, dim=axes).conj()
         assert (turned.imag.abs() <= 1e-9 * (1 + turned.abs())).all() and (turned.real >= -1e-9).all()
 
 
@@ -83,8 +83,8 @@ def test_low_frequencies_alone_are_mixed_and_kept():
     bank = half_spectra(other, 0.2)  # up to 2: rows 0, 1, 2, -2, -1, and columns 0, 1, 2
     assert bank.shape == (2, 3, 5, 3)
     assert torch.equal(bank, half_spectra(other)[:, :, [0, 1, 2, 8, 9]][..., :3])
-    found = mix_amplitudes(x, bank, torch.ones(2), 0.2)
-    got, was, wanted = (torch.fft.rfft2(image) for image in (found, x, other))
+    result = mix_amplitudes(x, bank, torch.ones(2), 0.2)
+    got, was, wanted = (torch.fft.rfft2(image) for image in (result, x, other))
     near = torch.zeros(10, 9, dtype=bool)
     near[[[0], [1], [2], [8], [9]], [0, 1, 2]] = True
     assert torch.allclose(got[..., ~near], was[..., ~near], atol=1e-9)
@@ -105,8 +105,8 @@ def test_the_same_seed_gives_the_same_images_in_the_range_of_pixels():
 
 def test_each_image_gets_its_own_draws():
     x = images((1, 3, 6, 8)).float().expand(40, -1, -1, -1)
-    found = AmplitudeMix(half_spectra(torch.stack([torch.zeros(3, 6, 8), torch.ones(3, 6, 8)])))(x).mean(dim=(1, 2, 3))
-    assert found.unique().numel() == 40 and (found < x.mean()).any() and (found > x.mean()).any()
+    means = AmplitudeMix(half_spectra(torch.stack([torch.zeros(3, 6, 8), torch.ones(3, 6, 8)])))(x).mean(dim=(1, 2, 3))
+    assert means.unique().numel() == 40 and (means < x.mean()).any() and (means > x.mean()).any()
 
 
 @pytest.mark.parametrize("low", [None, 0.2])

@@ -47,16 +47,16 @@ def test_two_by_two_by_hand():
 
     (1, 0) and (0, 1) lie at radius 1, in the last band, and (1, 1) beyond.
     """
-    found = band_amplitudes([torch.tensor([[[0.2, 0.6], [0.4, 0.8]]])]).tolist()
-    assert found == pytest.approx([0.5, *[0.0] * (BANDS - 1), 0.3])
+    amplitudes = band_amplitudes([torch.tensor([[[0.2, 0.6], [0.4, 0.8]]])]).tolist()
+    assert amplitudes == pytest.approx([0.5, *[0.0] * (BANDS - 1), 0.3])
 
 
 def test_noise_is_as_strong_in_every_band_and_half_as_strong_of_half_the_contrast():
     image = noise((1, 256, 256))
-    found, half = band_amplitudes([image]), band_amplitudes([0.5 + (image - 0.5) / 2])
+    amplitudes, half = band_amplitudes([image]), band_amplitudes([0.5 + (image - 0.5) / 2])
     rayleigh = 0.05 * math.sqrt(math.pi) / 2  # mean absolute value of a complex normal number
-    assert found[1:].tolist() == pytest.approx([rayleigh] * BANDS, rel=0.1)
-    assert torch.allclose(half[1:], found[1:] / 2) and half[0] == pytest.approx(0.5, abs=1e-3)
+    assert amplitudes[1:].tolist() == pytest.approx([rayleigh] * BANDS, rel=0.1)
+    assert torch.allclose(half[1:], amplitudes[1:] / 2) and half[0] == pytest.approx(0.5, abs=1e-3)
 
 
 def test_tiles_of_one_intensity_do_not_count_and_images_count_alike():
@@ -68,16 +68,16 @@ def test_tiles_of_one_intensity_do_not_count_and_images_count_alike():
 
 def test_colours_are_told_apart():
     grey = noise((1, 32, 32))
-    found = band_amplitudes([torch.cat([grey, grey / 2])]).view(2, 1 + BANDS)
-    assert torch.allclose(found[0], 2 * found[1])
+    amplitudes = band_amplitudes([torch.cat([grey, grey / 2])]).view(2, 1 + BANDS)
+    assert torch.allclose(amplitudes[0], 2 * amplitudes[1])
 
 
 def test_factors_by_hand():
-    own, wanted = torch.full((1 + BANDS,), 0.2), torch.full((1 + BANDS,), 0.2)
-    wanted[1], wanted[2], wanted[3], own[4], wanted[5] = 0.1, 0.9, 0.3, 0.0, -0.1
-    (found,) = band_factors(own, wanted).tolist()
-    assert found[:7] == pytest.approx([1, 0.5, 2, 1.5, 1, 0.5, 1])
-    (part,) = band_factors(own, wanted, 0.5).tolist()
+    local, wanted = torch.full((1 + BANDS,), 0.2), torch.full((1 + BANDS,), 0.2)
+    wanted[1], wanted[2], wanted[3], local[4], wanted[5] = 0.1, 0.9, 0.3, 0.0, -0.1
+    (factors,) = band_factors(local, wanted).tolist()
+    assert factors[:7] == pytest.approx([1, 0.5, 2, 1.5, 1, 0.5, 1])
+    (part,) = band_factors(local, wanted, 0.5).tolist()
     assert part[1:4] == pytest.approx([0.7071, 1.4142, 1.2247])
 
 
@@ -123,8 +123,8 @@ def test_an_exported_bundle_does_the_same_bit_by_bit(place, name, shape, monkeyp
     monkeypatch.syspath_prepend(str(BUNDLES / place))
     bands = importlib.import_module(f"{name}.bands")
     image, factors = noise(shape, 0.2), torch.linspace(1.5, 0.6, shape[0] * (1 + BANDS)).view(-1, 1 + BANDS)
-    found = bands.BandFactorsd("image", factors.tolist())({"image": image})["image"]
-    assert torch.equal(found, with_factors(image[None], factors)[0])
+    changed = bands.BandFactorsd("image", factors.tolist())({"image": image})["image"]
+    assert torch.equal(changed, with_factors(image[None], factors)[0])
     assert bands.BandFactorsd("image", None)({"image": image})["image"] is image
     with pytest.raises(ValueError, match="image_bands needs a list"):
         bands.BandFactorsd("image", [1.0, 2.0])

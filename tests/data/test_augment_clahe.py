@@ -24,9 +24,9 @@ def image():
 
 def test_views_are_in_range_and_differ_and_nothing_else_changes(image):
     before, state, numpy_state = image.clone(), torch.get_rng_state(), np.random.get_state()[1].copy()
-    found = views(image, prob=1.0)
-    assert found.shape == (2, 1, 48, 64) and found.dtype == torch.float32
-    assert found.min() >= 0 and found.max() <= 1 and not torch.equal(found[0], found[1]) and torch.equal(image, before)
+    made = views(image, prob=1.0)
+    assert made.shape == (2, 1, 48, 64) and made.dtype == torch.float32
+    assert made.min() >= 0 and made.max() <= 1 and not torch.equal(made[0], made[1]) and torch.equal(image, before)
     assert torch.equal(state, torch.get_rng_state()) and (numpy_state == np.random.get_state()[1]).all()
 
 
@@ -45,8 +45,8 @@ def test_each_view_is_equalised_or_not_by_itself(image):
 
 
 def test_a_constant_image_stays_constant():
-    found = views(torch.full((1, 50, 70), 0.4), prob=1.0, views=8)
-    assert all(len(view.unique()) == 1 for view in found)
+    made = views(torch.full((1, 50, 70), 0.4), prob=1.0, views=8)
+    assert all(len(view.unique()) == 1 for view in made)
 
 
 def test_a_seed_repeats_and_probability_changes_no_later_draw(image):
@@ -81,10 +81,10 @@ def test_in_the_loader_after_the_cache(tmp_path, workers):
         dataset = CaseCacheDataset(cases, steps, tmp_path / "cache")
         return [batch["image"] for batch in training_loader(dataset, 2, 4, seed=1, num_workers=workers)]
 
-    found = batches()
-    assert all(batch.shape == (2, 2, 1, 32, 32) and type(batch) is torch.Tensor for batch in found)
-    assert len({batch.sum().item() for batch in found}) == 4  # not the same draws for every batch
-    assert all(torch.equal(a, b) for a, b in zip(found, batches(), strict=True))
+    first = batches()
+    assert all(batch.shape == (2, 2, 1, 32, 32) and type(batch) is torch.Tensor for batch in first)
+    assert len({batch.sum().item() for batch in first}) == 4  # not the same draws for every batch
+    assert all(torch.equal(a, b) for a, b in zip(first, batches(), strict=True))
     stored = CaseCacheDataset(cases, steps, tmp_path / "cache").prepared(0)["image"]
     assert torch.equal(stored, read(cases[0]["image"]))  # the random part is not in the cache
 

@@ -23,28 +23,28 @@ def test_the_space_and_its_inverse():
 
 
 def test_images_get_the_mean_and_deviation_of_others():
-    own, wanted = frames(), frames(tint=(0.6, 0.7, 0.5), seed=1)
-    mine, theirs = colours(own), colours(wanted)
+    local, wanted = frames(), frames(tint=(0.6, 0.7, 0.5), seed=1)
+    mine, theirs = colours(local), colours(wanted)
     assert distance(mine, theirs) > 3 and distance(mine, mine) == 0
-    moved = colours([transfer(image, mine, theirs) for image in own])
+    moved = colours([transfer(image, mine, theirs) for image in local])
     assert torch.allclose(moved.mean, theirs.mean, atol=5e-3)
     assert torch.allclose(moved.deviation, theirs.deviation, atol=5e-3)
-    assert torch.allclose(transfer(own[0], mine, mine), own[0], atol=1e-3)
+    assert torch.allclose(transfer(local[0], mine, mine), local[0], atol=1e-3)
 
 
 def test_borders_stay_black_and_count_for_nothing():
-    own = frames()
-    bordered = [torch.nn.functional.pad(image, (12, 12)) for image in own]
-    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(colours(own), colours(bordered), strict=True))
-    shown = transfer(bordered[0], colours(own), colours(frames(tint=(0.4, 0.9, 0.9))))
+    local = frames()
+    bordered = [torch.nn.functional.pad(image, (12, 12)) for image in local]
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(colours(local), colours(bordered), strict=True))
+    shown = transfer(bordered[0], colours(local), colours(frames(tint=(0.4, 0.9, 0.9))))
     assert not shown[:, :, :12].any() and (shown[:, :, 12:36].amax(dim=0) > DARK).all()
 
 
 def test_a_clips_frames_are_changed_alike():
-    own, wanted = colours(frames()), colours(frames(tint=(0.5, 0.7, 0.7), seed=2))
+    local, wanted = colours(frames()), colours(frames(tint=(0.5, 0.7, 0.7), seed=2))
     one, other = frames(2, seed=5)
-    both = transfer(torch.cat([one, other])[None], own, wanted)[0]
-    assert torch.equal(both[:3], transfer(one, own, wanted)) and torch.equal(both[3:], transfer(other, own, wanted))
+    both = transfer(torch.cat([one, other])[None], local, wanted)[0]
+    assert torch.equal(both[:3], transfer(one, local, wanted)) and torch.equal(both[3:], transfer(other, local, wanted))
 
 
 def test_sites_together_have_the_colours_of_all_their_images():

@@ -13,19 +13,19 @@ def shares(*at):
 
 
 def test_the_mean_of_histograms_and_of_how_many():
-    found = mean_values([shares(0), shares(1), shares(1, 2)])
-    assert found["sites"] == 3 and sum(found[INTENSITIES]) == pytest.approx(1, abs=1e-4)
-    assert found[INTENSITIES][:3] == [round(1 / 3, 6), 0.5, round(1 / 6, 6)]
-    carried = references({"federation": {"references": found}})
+    means = mean_values([shares(0), shares(1), shares(1, 2)])
+    assert means["sites"] == 3 and sum(means[INTENSITIES]) == pytest.approx(1, abs=1e-4)
+    assert means[INTENSITIES][:3] == [round(1 / 3, 6), 0.5, round(1 / 6, 6)]
+    carried = references({"federation": {"references": means}})
     assert carried[INTENSITIES].shape == (100,)
 
 
 def test_colours_of_sites_together_are_wider_than_each():
     sites = [torch.tensor([mean, 0, 0, 0.5, 0.1, 0.1, 0.2, 0.1, 0.1]) for mean in (1.0, 2.0)]
-    found = mean_values({COLOURS: one, "images": 12} for one in sites)
+    means = mean_values({COLOURS: one, "images": 12} for one in sites)
     expected = mean_of(Colours.of(one.view(3, 3)) for one in sites)
-    assert torch.allclose(torch.tensor(found[COLOURS]).view(3, 3), expected.stacked(), atol=1e-5)
-    assert found[COLOURS][3] > 0.5 and "images" not in found
+    assert torch.allclose(torch.tensor(means[COLOURS]).view(3, 3), expected.stacked(), atol=1e-5)
+    assert means[COLOURS][3] > 0.5 and "images" not in means
 
 
 def test_of_one_site_alone_nothing_is_kept_and_no_other_values():

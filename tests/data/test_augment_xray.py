@@ -55,23 +55,23 @@ def test_without_any_change_it_is_the_identity():
 
 def test_resizes():
     batch = blobs(2, 32)
-    found = XrayViews(64, **STILL)(batch)
-    assert found.shape == (2, 1, 64, 64)
-    assert torch.allclose((centre(found[0, 0]) + 0.5) / 64, (centre(batch[0, 0]) + 0.5) / 32, atol=0.01)
+    views = XrayViews(64, **STILL)(batch)
+    assert views.shape == (2, 1, 64, 64)
+    assert torch.allclose((centre(views[0, 0]) + 0.5) / 64, (centre(batch[0, 0]) + 0.5) / 32, atol=0.01)
 
 
 def test_flip_mirrors_columns():
     batch = noise(4, 1, 16, 16)
     assert torch.allclose(XrayViews(16, **STILL | {"flip": 1.0})(batch), batch.flip(-1), atol=1e-5)
-    found = XrayViews(16, seed=3, **STILL | {"flip": 0.5})(batch.repeat(25, 1, 1, 1))
-    flipped = torch.isclose(found, batch.repeat(25, 1, 1, 1).flip(-1), atol=1e-4).flatten(1).all(dim=1)
+    views = XrayViews(16, seed=3, **STILL | {"flip": 0.5})(batch.repeat(25, 1, 1, 1))
+    flipped = torch.isclose(views, batch.repeat(25, 1, 1, 1).flip(-1), atol=1e-4).flatten(1).all(dim=1)
     assert 0.3 < flipped.float().mean() < 0.7
 
 
 def test_rotation_turns_about_the_middle_within_its_range():
-    found = XrayViews(65, **STILL | {"degrees": 10.0})(blobs(64, 65, at=(0.8, 0.5)))
+    views = XrayViews(65, **STILL | {"degrees": 10.0})(blobs(64, 65, at=(0.8, 0.5)))
     angles = []
-    for view in found:
+    for view in views:
         x, y = (centre(view[0]) - 32).tolist()
         assert math.hypot(x, y) == pytest.approx(0.3 * 64, abs=0.3)
         angles.append(math.degrees(math.atan2(y, x)))
@@ -81,36 +81,36 @@ def test_rotation_turns_about_the_middle_within_its_range():
 def test_crops_lie_inside_the_image_and_cover_the_asked_share():
     size = 64
     ramp = torch.stack(torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij"))[None].float() / size
-    found = XrayViews(size, **STILL | {"scale": (0.25, 0.25)})(ramp.expand(40, -1, -1, -1))
-    height = (found[:, 0].amax((1, 2)) - found[:, 0].amin((1, 2))) * size + 1
+    views = XrayViews(size, **STILL | {"scale": (0.25, 0.25)})(ramp.expand(40, -1, -1, -1))
+    height = (views[:, 0].amax((1, 2)) - views[:, 0].amin((1, 2))) * size + 1
     assert torch.allclose(height, torch.full((40,), 32.0), atol=1.5)
-    starts = found[:, 0].amin((1, 2)) * size
+    starts = views[:, 0].amin((1, 2)) * size
     assert starts.min() >= 0 and starts.max() <= 33 and starts.std() > 4  # anywhere
 
 
 def test_ratio_stretches():
     ramp = torch.stack(torch.meshgrid(torch.arange(64), torch.arange(64), indexing="ij"))[None].float() / 64
-    found = XrayViews(64, **STILL | {"scale": (0.25, 0.25), "ratio": (1.5, 1.5)})(ramp)
-    height, width = ((found[0, axis].max() - found[0, axis].min()).item() for axis in (0, 1))
+    views = XrayViews(64, **STILL | {"scale": (0.25, 0.25), "ratio": (1.5, 1.5)})(ramp)
+    height, width = ((views[0, axis].max() - views[0, axis].min()).item() for axis in (0, 1))
     assert width / height == pytest.approx(1.5, abs=0.1) and width * height == pytest.approx(0.25, abs=0.02)
 
 
 def test_brightness_adds_and_contrast_scales_about_the_mean():
     batch = 0.4 + 0.2 * noise(50, 1, 8, 8)
     mean, spread = batch.mean((1, 2, 3)), batch.std((1, 2, 3))
-    found = XrayViews(8, **STILL | {"brightness": 0.2})(batch)
-    added = found.mean((1, 2, 3)) - mean
-    assert torch.allclose(found - batch, added.view(-1, 1, 1, 1).expand_as(batch), atol=1e-5)
+    views = XrayViews(8, **STILL | {"brightness": 0.2})(batch)
+    added = views.mean((1, 2, 3)) - mean
+    assert torch.allclose(views - batch, added.view(-1, 1, 1, 1).expand_as(batch), atol=1e-5)
     assert -0.2 <= added.min() < -0.1 and 0.1 < added.max() <= 0.2
-    found = XrayViews(8, **STILL | {"contrast": 0.3})(batch)
-    assert torch.allclose(found.mean((1, 2, 3)), mean, atol=1e-5)
-    factor = found.std((1, 2, 3)) / spread
+    views = XrayViews(8, **STILL | {"contrast": 0.3})(batch)
+    assert torch.allclose(views.mean((1, 2, 3)), mean, atol=1e-5)
+    factor = views.std((1, 2, 3)) / spread
     assert 0.7 <= factor.min() < 0.8 and 1.2 < factor.max() <= 1.301
 
 
 def test_a_constant_image_stays_constant():
-    found = XrayViews(32)(torch.full((16, 1, 48, 40), 0.5))
-    assert (found.amax((1, 2, 3)) - found.amin((1, 2, 3))).max() < 1e-5
+    views = XrayViews(32)(torch.full((16, 1, 48, 40), 0.5))
+    assert (views.amax((1, 2, 3)) - views.amin((1, 2, 3))).max() < 1e-5
 
 
 def test_each_image_is_changed_by_itself():

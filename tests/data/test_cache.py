@@ -199,7 +199,7 @@ def test_writers_of_one_case_do_not_clash(tmp_path):
         thread.start()
     while any(thread.is_alive() for thread in threads):
         seen.append(store.read(path))
-    assert all(torch.equal(found["image"], item["image"]) for found in seen if found is not None)
+    assert all(torch.equal(case["image"], item["image"]) for case in seen if case is not None)
     assert [p.name for p in store.folder.iterdir()] == [path.name]
 
 

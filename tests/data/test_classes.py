@@ -56,13 +56,13 @@ def test_shares_are_the_nearest_that_there_are():
     for _ in range(60):
         sizes = [draw.randint(1, 9) for _ in range(3)]
         fraction = draw.choice([0.03, 0.1, 0.3, 0.5, 0.77, 1.0])
-        found = counts(labelled_fraction(cases(*sizes), fraction, 0))
+        shares = counts(labelled_fraction(cases(*sizes), fraction, 0))
         total = max(3, int(fraction * sum(sizes) + 0.5))
-        assert sum(found) == total
+        assert sum(shares) == total
         a, b, c = (range(1, size + 1) for size in sizes)
         possible = [(i, j, k) for i in a for j in b for k in c if i + j + k == total]
         error = [sum((n - fraction * size) ** 2 for n, size in zip(share, sizes, strict=True)) for share in possible]
-        chosen = sum((n - fraction * size) ** 2 for n, size in zip(found, sizes, strict=True))
+        chosen = sum((n - fraction * size) ** 2 for n, size in zip(shares, sizes, strict=True))
         assert chosen == pytest.approx(min(error))
 
 

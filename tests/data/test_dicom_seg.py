@@ -48,13 +48,13 @@ def frames(result, path) -> dict[tuple[str, int], np.ndarray]:
     image = pydicom.dcmread(path)
     pixels = image.pixel_array.reshape(-1, image.Rows, image.Columns)
     shared = image.SharedFunctionalGroupsSequence[0]  # holds the segment of a file that has only one
-    found = {}
+    marked = {}
     for group, frame in zip(image.PerFrameFunctionalGroupsSequence, pixels, strict=True):
         (source,) = group.DerivationImageSequence[0].SourceImageSequence
         holder = group if "SegmentIdentificationSequence" in group else shared
         segment = holder.SegmentIdentificationSequence[0].ReferencedSegmentNumber
-        found[source.ReferencedSOPInstanceUID, segment] = frame
-    return found
+        marked[source.ReferencedSOPInstanceUID, segment] = frame
+    return marked
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def frames(result, path) -> dict[tuple[str, int], np.ndarray]:
 def test_every_frame_marks_its_own_slice(tmp_path, write_dicom, orientation, step):
     write_dicom(tmp_path / "ct", STORED)
     place(tmp_path / "ct", orientation, step)
-    found = frames(segmented(tmp_path / "ct"), tmp_path / "seg.dcm")
+    marked = frames(segmented(tmp_path / "ct"), tmp_path / "seg.dcm")
     slices = {str(head.SOPInstanceUID): head for head in map(pydicom.dcmread, (tmp_path / "ct").iterdir())}
-    assert found.keys() == {(uid, 1) for uid in slices}
-    for (uid, _), frame in found.items():
+    assert marked.keys() == {(uid, 1) for uid in slices}
+    for (uid, _), frame in marked.items():
         assert np.array_equal(frame, slices[uid].pixel_array > DENSE)
     groups = pydicom.dcmread(tmp_path / "seg.dcm").PerFrameFunctionalGroupsSequence
     for group in groups:
@@ -87,15 +87,15 @@ def test_slices_without_a_finding_are_left_out(tmp_path, write_dicom):
     write_dicom(tmp_path / "ct", STORED)
     mask = np.zeros(STORED.shape, np.uint8)
     mask[2, 3, 4] = 1
-    found = frames(segmented(tmp_path / "ct", mask=mask), tmp_path / "seg.dcm")
-    assert list(found) == [("1.2.3.1.5", 1)]
-    assert found["1.2.3.1.5", 1].sum() == found["1.2.3.1.5", 1][3, 2] == 1
+    marked = frames(segmented(tmp_path / "ct", mask=mask), tmp_path / "seg.dcm")
+    assert list(marked) == [("1.2.3.1.5", 1)]
+    assert marked["1.2.3.1.5", 1].sum() == marked["1.2.3.1.5", 1][3, 2] == 1
 
 
 def test_an_empty_mask_is_a_segmentation_of_empty_slices(tmp_path, write_dicom):
     write_dicom(tmp_path / "ct", STORED)
-    found = frames(segmented(tmp_path / "ct", mask=np.zeros(STORED.shape, np.uint8)), tmp_path / "seg.dcm")
-    assert len(found) == 6 and not any(frame.any() for frame in found.values())
+    marked = frames(segmented(tmp_path / "ct", mask=np.zeros(STORED.shape, np.uint8)), tmp_path / "seg.dcm")
+    assert len(marked) == 6 and not any(frame.any() for frame in marked.values())
 
 
 def test_segments_are_named_and_coded(tmp_path, write_dicom):
@@ -114,8 +114,8 @@ def test_segments_are_named_and_coded(tmp_path, write_dicom):
     algorithm = lesion.SegmentationAlgorithmIdentificationSequence[0]
     assert (algorithm.AlgorithmName, algorithm.AlgorithmVersion) == (MODEL.name, MODEL.version)
     assert (result.SoftwareVersions, result.DeviceSerialNumber) == (MODEL.version, MODEL.weights)
-    found = frames(result, tmp_path / "seg.dcm")
-    assert np.array_equal(found["1.2.3.1.3", 2], (STORED[:, :, 2] > 1500).T)
+    marked = frames(result, tmp_path / "seg.dcm")
+    assert np.array_equal(marked["1.2.3.1.3", 2], (STORED[:, :, 2] > 1500).T)
 
 
 def test_a_lung_is_no_lesion(tmp_path, write_dicom):

@@ -32,8 +32,8 @@ def test_the_gamma_that_was_undone_is_found(gamma):
     peaks = [torch.normal(*peak, generator=drawn) for peak in ((0.2, 0.05, (50_000,)), (0.8, 0.06, (30_000,)))]
     peaks = torch.cat(peaks).clamp(0, 1)
     ends = torch.cat([torch.zeros(40_000), torch.ones(60_000)])
-    wanted, own = (histogram([torch.cat([ends, peaks**power])]) for power in (1.0, 1 / gamma))
-    assert matching_gamma(own, wanted) == pytest.approx(gamma, rel=0.03)
+    wanted, local = (histogram([torch.cat([ends, peaks**power])]) for power in (1.0, 1 / gamma))
+    assert matching_gamma(local, wanted) == pytest.approx(gamma, rel=0.03)
 
 
 def test_equal_histograms_need_none():
@@ -45,8 +45,8 @@ def test_equal_histograms_need_none():
 
 def test_two_values_by_hand():
     """All voxels at 0.25 here and at 0.5 there: the square root, but for the width of a bin."""
-    own, wanted = (histogram([torch.full((8,), value)]) for value in (0.255, 0.505))
-    assert matching_gamma(own, wanted) == pytest.approx(math.log(0.505) / math.log(0.255), rel=0.03)
+    local, wanted = (histogram([torch.full((8,), value)]) for value in (0.255, 0.505))
+    assert matching_gamma(local, wanted) == pytest.approx(math.log(0.505) / math.log(0.255), rel=0.03)
 
 
 def test_other_ranges_are_refused_by_number_and_range_and_no_image_too():

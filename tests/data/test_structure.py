@@ -41,8 +41,8 @@ def test_a_volume_never_has_an_exponent(unit, millilitres, text):
 
 
 def test_the_study_says_more_than_the_bundle_and_a_bare_name_says_nothing():
-    own = Structure(name="lung", label="my lungs")
-    assert described(["lung"], [own], [LUNG]) == [own]
+    study = Structure(name="lung", label="my lungs")
+    assert described(["lung"], [study], [LUNG]) == [study]
     assert described(["lung", "heart"], [Structure(name="lung")], [LUNG]) == [LUNG, Structure(name="heart")]
     assert titles(described(["heart", "lung"], [LUNG])) == "heart, lungs"
 

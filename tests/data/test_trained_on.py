@@ -30,8 +30,8 @@ def test_a_damaged_line_tells_nothing(wrong):
 def test_each_image_counts_once_and_spellings_of_an_id_are_one_patient(tmp_path):
     listed = [{"image": "a.png", "patient": "P 01"}, {"image": "b.png", "patient": "p1"}, {"image": "c.png"}, 7]
     (tmp_path / "datalist.json").write_text(json.dumps({"training": listed, "unlabeled": []}))
-    found = owners(tmp_path, tmp_path / "datalist.json", "training")
+    patients = owners(tmp_path, tmp_path / "datalist.json", "training")
     a, b, c = (str(tmp_path / f"{name}.png") for name in "abc")
-    assert found == {a: "p1", b: "p1", c: None} and owners(tmp_path, tmp_path / "datalist.json", "unlabeled") == {}
-    assert TrainedOn.of([a, a, b], [], found).words == "2 labelled images of 1 patient"
-    assert TrainedOn.of([a, b, c], [], found).words == "3 labelled images", "of one nobody says whose it is"
+    assert patients == {a: "p1", b: "p1", c: None} and owners(tmp_path, tmp_path / "datalist.json", "unlabeled") == {}
+    assert TrainedOn.of([a, a, b], [], patients).words == "2 labelled images of 1 patient"
+    assert TrainedOn.of([a, b, c], [], patients).words == "3 labelled images", "of one nobody says whose it is"

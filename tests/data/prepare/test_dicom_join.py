@@ -26,8 +26,8 @@ def spread(tmp_path, write_dicom):
 def test_parts_of_a_series_are_joined_in_the_order_of_their_slices(spread):
     (right,) = prepare_site(spread / "whole", spread / "a", "s").cases
     prepared = prepare_site(spread / "in", spread / "b", "s")
-    (found,) = prepared.cases
-    assert found.usable and found.case == "p" and found.shape == right.shape
+    (joined,) = prepared.cases
+    assert joined.usable and joined.case == "p" and joined.shape == right.shape
     one, other = (nib.load(*(spread / site / "prepared" / "images").iterdir()) for site in "ab")
     assert np.array_equal(one.get_fdata(), other.get_fdata()) and np.allclose(one.affine, other.affine)
     assert any("one series of several folders, joined" in line for line in prepared.sections["Worth a look"])

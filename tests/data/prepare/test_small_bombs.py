@@ -65,10 +65,10 @@ def test_volumes_that_claim_too_much_are_refused_and_the_others_used(scans, tmp_
     claim_shape(write_nifti(scans / "empty.nii.gz"), 300, 300, 300)
     claim_shape(write_nifti(scans / "short.nii.gz"), 30_000, 30_000, 30_000)
     prepared = prepare_site(scans, tmp_path / "site", "s")
-    found = reasons(prepared)
-    assert found.keys() == {"large", "empty", "short"}
-    assert "does not fit into memory: 1900×1900×1900" in found["large"] and "30000×30000" in found["short"]
-    assert "empty.nii.gz is unreadable (its header states" in found["empty"]
+    refused = reasons(prepared)
+    assert refused.keys() == {"large", "empty", "short"}
+    assert "does not fit into memory: 1900×1900×1900" in refused["large"] and "30000×30000" in refused["short"]
+    assert "empty.nii.gz is unreadable (its header states" in refused["empty"]
     assert len(prepared.cases) == 6
 
 
@@ -83,11 +83,11 @@ def test_pictures_of_too_many_pixels_are_refused_and_the_others_used(pictures, t
     many.SOPInstanceUID = "1.2.3"
     many.save_as(pictures / "rle.dcm", enforce_file_format=True)
     prepared = prepare_xray_site(pictures, tmp_path / "site", "s")
-    found = reasons(prepared)
-    assert found.keys() == {"large.png", "larger.png", "crafted.dcm", "rle.dcm"}
-    assert all("does not fit into memory" in found[name] for name in ("large.png", "larger.png", "rle.dcm"))
-    assert "20000×20000 pixels" in found["rle.dcm"]
-    assert "(0002,0102) at its start states 3200000000 bytes" in found["crafted.dcm"]
+    refused = reasons(prepared)
+    assert refused.keys() == {"large.png", "larger.png", "crafted.dcm", "rle.dcm"}
+    assert all("does not fit into memory" in refused[name] for name in ("large.png", "larger.png", "rle.dcm"))
+    assert "20000×20000 pixels" in refused["rle.dcm"]
+    assert "(0002,0102) at its start states 3200000000 bytes" in refused["crafted.dcm"]
 
 
 @pytest.mark.parametrize("name", ["scan.png", "scan", "scan.nii.gz"])
@@ -107,8 +107,8 @@ def test_links_in_a_loop_are_left_out_or_refused_as_before(scans, tmp_path):
     (scans / "loop.nii.gz").symlink_to(scans / "other.nii.gz")
     (scans / "other.nii.gz").symlink_to(scans / "loop.nii.gz")
     (scans / "folder").symlink_to(scans)
-    found = reasons(prepare_site(scans, tmp_path / "site", "s"))
-    assert found.keys() == {"loop", "other"} and "unreadable" in found["loop"]
+    refused = reasons(prepare_site(scans, tmp_path / "site", "s"))
+    assert refused.keys() == {"loop", "other"} and "unreadable" in refused["loop"]
 
 
 def test_a_crafted_slice_refuses_its_series_alone(tmp_path, write_dicom):
@@ -116,8 +116,8 @@ def test_a_crafted_slice_refuses_its_series_alone(tmp_path, write_dicom):
     for name in ("a", "b", "c"):
         write_dicom(tmp_path / "in" / name, stored + ord(name), patient=name)
     crafted(tmp_path / "in" / "b" / "crafted.dcm")
-    found = reasons(prepare_site(tmp_path / "in", tmp_path / "site", "s"))
-    assert found.keys() == {"b"} and "crafted.dcm is damaged DICOM: (0002,0102) at its start states" in found["b"]
+    refused = reasons(prepare_site(tmp_path / "in", tmp_path / "site", "s"))
+    assert refused.keys() == {"b"} and "crafted.dcm is damaged DICOM: (0002,0102) at its start states" in refused["b"]
 
 
 def test_a_hidden_pipe_beside_slices_is_named(tmp_path, write_dicom):

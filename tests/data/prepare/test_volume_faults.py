@@ -65,8 +65,8 @@ def test_a_ct_is_accepted_and_a_picture_is_noted():
 def test_other_units_than_millimetres_are_refused(unit, fault):
     header = nib.Nifti1Header()
     header.set_xyzt_units(unit)
-    found = unit_fault(header)
-    assert fault in found and bool(found) is bool(fault)
+    words = unit_fault(header)
+    assert fault in words and bool(words) is bool(fault)
     assert unit_fault({}) == ""
 
 
@@ -76,8 +76,8 @@ def test_a_second_affine_is_told(apart, codes, notes):
     other[2, 3] = apart
     image.set_sform(np.eye(4), codes[0])
     image.set_qform(other, codes[1])
-    found = affine_notes(image.header)
-    assert len(found) == notes and all("up to 40 mm apart; the sform is used" in note for note in found)
+    words = affine_notes(image.header)
+    assert len(words) == notes and all("up to 40 mm apart; the sform is used" in note for note in words)
 
 
 def test_masks_are_compared_with_their_image():

@@ -81,9 +81,9 @@ def test_a_labelled_site_is_divided_by_patient_and_class(folder, tmp_path):
     assert sum(map(len, patients)) == len(set.union(*patients))
     labels = {name: [entry["label"] for entry in made[name]] for name in LISTS}
     for label in ("normal", "bacteria", "virus"):
-        whole = sum(found.count(label) for found in labels.values())
+        whole = sum(of_list.count(label) for of_list in labels.values())
         assert labels["training"].count(label) == pytest.approx(0.6 * whole, abs=3)
-        assert all(label in found for found in labels.values())
+        assert all(label in of_list for of_list in labels.values())
     assert prepared.data_root == folder and prepared.classes == ["bacteria", "normal", "virus"]
     datalist, classes = tmp_path / "site" / "datalist.json", prepared.classes
     held = [case for name in LISTS for case in load_datalist(folder, datalist, name, classes=classes)]
@@ -154,8 +154,8 @@ def test_cells_that_are_no_class_are_refused_with_the_remedy(folder, tmp_path, l
 )  # fmt: skip
 def test_uncertain_findings_become_what_is_said(folder, tmp_path, uncertain, classes):
     prepared = prepare(folder, tmp_path / "site", table_of(folder, ["1.0", "0.0", "-1", ""]), uncertain=uncertain)
-    found = Counter(case.label for case in prepared.cases)
-    assert {name: round(found[name] / 10) for name in ("positive", "negative")} == classes
+    counts = Counter(case.label for case in prepared.cases)
+    assert {name: round(counts[name] / 10) for name in ("positive", "negative")} == classes
     assert f"10 × -1 (uncertain): {uncertain}" in prepared.sections["Worth a look"]
     with pytest.raises(DataError, match="this one has 'virus' too"):
         prepare(folder, tmp_path / "site", table_of(folder, ["1", "virus"]), uncertain=uncertain)
@@ -355,8 +355,8 @@ def views(tmp_path, change_dicom):
 def test_views_from_the_side_and_hands_are_taken_when_asked_for(views, tmp_path, options, taken, column):
     arguments = [str(views), "--out", str(tmp_path / "site"), "--site", "s", "--workers", "1", *options]
     assert MAIN(arguments) == 0
-    found = {Path(entry["image"]).stem for entries in lists(tmp_path / "site").values() for entry in entries}
-    assert found == set(taken.split())
+    names = {Path(entry["image"]).stem for entries in lists(tmp_path / "site").values() for entry in entries}
+    assert names == set(taken.split())
     report = (tmp_path / "site" / "prepare_report.md").read_text()
     assert "| list | images | patients | views |" in report and f"| {column}" in report
     if not options:

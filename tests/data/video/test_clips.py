@@ -35,15 +35,15 @@ def test_partition_reaches_every_frame(rng):
 
 
 def test_stride(rng):
-    found = np.stack([stride(20, 4, 5, rng) for _ in range(200)])
-    assert (np.diff(found, axis=1) == 5).all() and set(found[:, 0].tolist()) == set(range(5))
+    clips = np.stack([stride(20, 4, 5, rng) for _ in range(200)])
+    assert (np.diff(clips, axis=1) == 5).all() and set(clips[:, 0].tolist()) == set(range(5))
     assert stride(7, 4, 3, rng).tolist() == [0, 3, 6, 6]
 
 
 def test_random_order(rng):
-    found = np.stack([random_order(6, 3, rng) for _ in range(300)])
-    assert (np.diff(found, axis=1) > 0).all() and set(found.ravel().tolist()) == {1, 2, 3, 4, 5}
-    assert len({tuple(clip) for clip in found.tolist()}) == 10
+    clips = np.stack([random_order(6, 3, rng) for _ in range(300)])
+    assert (np.diff(clips, axis=1) > 0).all() and set(clips.ravel().tolist()) == {1, 2, 3, 4, 5}
+    assert len({tuple(clip) for clip in clips.tolist()}) == 10
     assert random_order(3, 4, rng).tolist() == [1, 2, 2, 2] and random_order(1, 2, rng).tolist() == [0, 0]
 
 

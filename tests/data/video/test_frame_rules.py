@@ -14,7 +14,7 @@ def painted(colour, share=1.0, ground=BLACK):
 
 
 @pytest.mark.parametrize(
-    ("frame", "found"),
+    ("frame", "names"),
     [
         (painted(TISSUE), set()),
         (painted(TISSUE, 0.06), set()),
@@ -27,8 +27,8 @@ def painted(colour, share=1.0, ground=BLACK):
         (painted(BLACK), {"dark"}),
     ],
 )
-def test_rules(frame, found):
-    assert {name for name, rule in RULES.items() if rule(frame)} == found
+def test_rules(frame, names):
+    assert {name for name, rule in RULES.items() if rule(frame)} == names
 
 
 def test_dark_columns_beside_the_picture():

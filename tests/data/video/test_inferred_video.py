@@ -41,10 +41,10 @@ def test_frames_are_those_of_training(write_video, settings, number_of, name, fp
     path = write_video(name, frames=150, rate=fps)
     trained = Extraction(path, settings(rate=rate))
     expected = [number_of(frame) for frame in trained]
-    found = [(second, number_of(picture)) for second, picture in videos.frames_at(path, rate)]
-    assert [number for _, number in found] == expected
-    times = [k / trained.facts()["rate"] for k in range(len(found))]
-    assert [second for second, _ in found] == pytest.approx(times)
+    inferred = [(second, number_of(picture)) for second, picture in videos.frames_at(path, rate)]
+    assert [number for _, number in inferred] == expected
+    times = [k / trained.facts()["rate"] for k in range(len(inferred))]
+    assert [second for second, _ in inferred] == pytest.approx(times)
 
 
 def test_a_film_of_few_frames_is_whole(write_video):
