@@ -5,9 +5,18 @@ from collections import Counter
 import pytest
 import torch
 from monai.transforms import RandCropByPosNegLabeld, RandFlipd, RandShiftIntensityd, SpatialPadd
+from torch.utils.data import DataLoader
 
 from fedmed.data.cache import CaseCacheDataset
-from fedmed.data.cases import BACKGROUND, FOREGROUND, ForegroundIndexd, LoadCased, probe_loader, training_loader
+from fedmed.data.cases import (
+    BACKGROUND,
+    FOREGROUND,
+    Alternating,
+    ForegroundIndexd,
+    LoadCased,
+    probe_loader,
+    training_loader,
+)
 from fedmed.data.datalist import load_datalist
 from fedmed.errors import DataError
 from fedmed.files import CACHE_FOLDER
@@ -110,3 +119,14 @@ def test_probe_images_are_the_same_each_time_and_chosen_by_the_seed():
     assert sorted(places(probe_loader(images, 100, 1, 4))) == list(range(10))
     with pytest.raises(DataError, match="sample is to have 0 images"):
         probe_loader(images, 0, 1, 4)
+
+
+def test_alternating_loaders_give_a_batch_each_in_turn_and_again_in_another_pass():
+    mixed = Alternating([["a", "b", "c"], [1, 2], ["x"]])
+    assert list(mixed) == list(mixed) == ["a", 1, "x", "b", 2, "c"] and len(mixed) == 6
+    one, other = (DataLoader(torch.arange(first, first + 4), batch_size=2) for first in (0, 10))
+    mixed = Alternating([one, other])
+    assert [batch.tolist() for batch in mixed] == [[0, 1], [10, 11], [2, 3], [12, 13]]
+    assert mixed.dataset is one.dataset
+    with pytest.raises(DataError, match="there are no loaders; list one at least"):
+        Alternating([])

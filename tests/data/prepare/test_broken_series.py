@@ -158,11 +158,3 @@ def test_an_inverted_display_does_not_invert_hu(series, change_dicom):
     array, affine, *_ = read_series(series_in(series)[0])
     assert np.array_equal(array, STORED.astype(int) - 1024)
     assert np.allclose(affine @ (0, 0, 7, 1), (10, 20, 30 + 7 * 2.5, 1))
-
-
-def test_linked_folders_are_entered_once(series, tmp_path):
-    series.rename(tmp_path / "disk")
-    series.symlink_to(tmp_path / "disk")
-    (tmp_path / "in" / "again").symlink_to(tmp_path / "in")
-    (source,) = find_volumes(tmp_path / "in")[0]
-    assert len(source.files) == 8

@@ -1,4 +1,4 @@
-"""Results that lie among a hospital's images: left out by name and number, never taken as images of patients."""
+"""Results and other files among a hospital's images: left out by name and number, never images of patients."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from fedmed.data.prepare.ct_site import prepare_site
-from fedmed.data.prepare.folder import LEFT
+from fedmed.data.prepare.folder import LEFT, files_left
 from fedmed.data.prepare.video_inspect import DEFAULT
 from fedmed.data.prepare.video_site import find_recordings, prepare_video_site
 from fedmed.data.prepare.xray_site import prepare_xray_site
@@ -22,6 +22,15 @@ def scans(tmp_path, write_nifti):
     for number in range(3):
         write_nifti(tmp_path / "in" / f"s{number}.nii.gz", seed=number)
     return tmp_path / "in"
+
+
+def test_each_kind_of_file_that_is_not_read_is_named_with_its_number(tmp_path):
+    for name in ("a.nii.gz", "b.seg.nrrd", "c.SEG.NRRD", "._a.nii.gz", "a.nii.gz.json", "x.zip", "old/d.nii.gz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    lines = files_left([tmp_path], [tmp_path / "a.nii.gz"], [tmp_path / "old"])
+    assert [line.split(" (")[0] for line in lines] == ["1 × ._*", "1 × .json", "2 × .seg.nrrd", "1 × .zip"]
+    assert not files_left([tmp_path], [tmp_path])
 
 
 def names(prepared):

@@ -8,7 +8,6 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-import pydicom
 import pytest
 from PIL import Image
 
@@ -76,17 +75,10 @@ def test_pictures_of_too_many_pixels_are_refused_and_the_others_used(pictures, t
     huge_png(pictures / "large.png", 13_300)
     huge_png(pictures / "larger.png", 50_000)
     crafted(pictures / "crafted.dcm")
-    many = pydicom.Dataset()
-    many.Rows = many.Columns = 20_000
-    many.file_meta = pydicom.dataset.FileMetaDataset()
-    many.file_meta.TransferSyntaxUID, many.SOPClassUID = pydicom.uid.RLELossless, "1.2.840.10008.5.1.4.1.1.1.1"
-    many.SOPInstanceUID = "1.2.3"
-    many.save_as(pictures / "rle.dcm", enforce_file_format=True)
     prepared = prepare_xray_site(pictures, tmp_path / "site", "s")
     refused = reasons(prepared)
-    assert refused.keys() == {"large.png", "larger.png", "crafted.dcm", "rle.dcm"}
-    assert all("does not fit into memory" in refused[name] for name in ("large.png", "larger.png", "rle.dcm"))
-    assert "20000×20000 pixels" in refused["rle.dcm"]
+    assert refused.keys() == {"large.png", "larger.png", "crafted.dcm"}
+    assert all("does not fit into memory" in refused[name] for name in ("large.png", "larger.png"))
     assert "(0002,0102) at its start states 3200000000 bytes" in refused["crafted.dcm"]
 
 

@@ -169,12 +169,6 @@ def test_names_that_no_job_can_carry_are_refused_with_the_letters_that_can_be(pl
     assert not prepare(plain, WantedVideos(ignore=True))[2]
 
 
-def test_an_earlier_preparation_inside_the_folder_is_not_found(plain):
-    for _ in range(2):
-        prepared = prepare_video_site(plain, plain / "site", "s")
-        assert len(prepared.cases) == 6
-
-
 def test_patients_of_a_pattern_and_of_a_list(plain, prepare, tmp_path):
     _, lists, _ = prepare(plain, WantedVideos(patient_pattern="^[abc]"), fractions=(0, 0, 1))
     assert [entry["patient"] for entry in lists["testing"]] == ["a", "b", "c"]

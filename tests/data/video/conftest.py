@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from pathlib import Path
 
 import av
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image
 
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.listed_videos import MaskedVideos
+from fedmed.data.video.stored_video import StoredVideo
 
 CODECS = {".avi": "mpeg4", ".vob": "mpeg2video"}  # others: H.264
 
@@ -110,6 +112,18 @@ def cut_short(tmp_path):
         return path
 
     return cut
+
+
+@pytest.fixture(scope="session")
+def video():
+    """Return a function that tells of a prepared video that is nowhere: its length, rate, times, name and beginning."""
+
+    def made(seconds=10.0, rate=1.0, times=None, source="a.mp4", first_second=0.0):
+        frames = len(times) if times is not None else int(np.ceil(seconds * rate - 1e-6))
+        facts = {"frames": frames, "rate": rate, "times": times, "seconds": seconds, "first_second": first_second}
+        return StoredVideo(Path(source), Path("unused"), facts)
+
+    return made
 
 
 @pytest.fixture

@@ -28,10 +28,13 @@ def taken(path, rate=5.0):
     return seconds, ""
 
 
-@pytest.mark.parametrize("name", ["whole.mp4", "whole.mkv", "whole.ts"])
-def test_of_a_whole_video_nothing_is_said(write_video, name):
-    seconds, said = taken(write_video(name, first=3 if name.endswith("ts") else 0))
-    assert len(seconds) == 10 and said == ""
+@pytest.mark.parametrize(
+    ("name", "made", "frames"),
+    [("a.mp4", {}, 10), ("a.mkv", {}, 10), ("a.ts", {"first": 3}, 10), ("few.mp4", {"frames": 5, "rate": 1}, 25)],
+)
+def test_of_a_whole_video_nothing_is_said(write_video, name, made, frames):
+    seconds, said = taken(write_video(name, **made))
+    assert len(seconds) == frames and said == ""
 
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
@@ -45,11 +48,6 @@ def test_frames_are_those_of_training(write_video, settings, number_of, name, fp
     assert [number for _, number in inferred] == expected
     times = [k / trained.facts()["rate"] for k in range(len(inferred))]
     assert [second for second, _ in inferred] == pytest.approx(times)
-
-
-def test_a_film_of_few_frames_is_whole(write_video):
-    seconds, said = taken(write_video(frames=5, rate=1), 1.0)
-    assert len(seconds) == 5 and said == ""
 
 
 def test_a_damaged_packet_is_told_after_the_last_frame(damaged):

@@ -1,13 +1,11 @@
 """Labels by time, and everything that may be wrong with a table of them."""
 
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedmed.data.video.label_table import read_label_table
-from fedmed.data.video.stored_video import StoredVideo
 from fedmed.data.video.video_store import VideoStore
 from fedmed.errors import DataError
 
@@ -27,13 +25,7 @@ def table(tmp_path):
     return write
 
 
-def video(seconds=10.0, rate=1.0, times=None, source="a.mp4", first_second=0.0):
-    frames = len(times) if times is not None else int(np.ceil(seconds * rate - 1e-6))
-    facts = {"frames": frames, "rate": rate, "times": times, "seconds": seconds, "first_second": first_second}
-    return StoredVideo(Path(source), Path("unused"), facts)
-
-
-def test_the_row_that_holds_at_a_time(table):
+def test_the_row_that_holds_at_a_time(table, video):
     read = read_label_table(table(), PHASES, TOOLS)
     for rate in (1.0, 2.0, 3.0, 0.7):
         stored = video(rate=rate)
@@ -53,14 +45,14 @@ def test_rows_of_frames_are_found_whatever_the_rate_of_the_video(table, write_vi
     assert read.rows_of(stored).tolist() == [number // 10 for number in range(len(stored))]
 
 
-def test_frames_at_their_own_times(table, tmp_path):
+def test_frames_at_their_own_times(table, video, tmp_path):
     rows = [f"{second},dissection,1,0" for second in (16, 23, 33, 40)]
     read = read_label_table(table(rows), PHASES, TOOLS)
     stored = video(31.0, None, [0.0, 7.0, 17.0, 24.0], tmp_path, 16.0)
     assert read.rows_of(stored).tolist() == [0, 1, 2, 3]
 
 
-def test_what_is_not_asked_for_is_not_looked_at(table):
+def test_what_is_not_asked_for_is_not_looked_at(table, video):
     path = table([f"{n},what,7,0" for n in range(10)])
     assert read_label_table(path, tools=("clipper",)[:0]).tools is None
     every = read_label_table(table(), None, None)
@@ -118,14 +110,14 @@ def test_a_missing_column_and_no_table(table, tmp_path):
     ("seconds", "words"),
     [(14.0, "is shorter than its video: line 11 is of 9 s, and a.mp4 ends at 14 s"), (8.0, "is longer than its video")],
 )
-def test_a_table_of_another_length(table, seconds, words):
+def test_a_table_of_another_length(table, video, seconds, words):
     read = read_label_table(table(), PHASES, TOOLS)
     assert len(read.rows_of(video(11.0))) == 11 and len(read.rows_of(video(9.0))) == 9  # one interval is allowed
     with pytest.raises(DataError, match=words):
         read.rows_of(video(seconds))
 
 
-def test_a_table_of_another_rate_or_another_beginning(table):
+def test_a_table_of_another_rate_or_another_beginning(table, video):
     rows = [f"{25 * n},preparation,0,0" for n in range(10)]
     with pytest.raises(DataError, match="longer than its video.*25 times as far: perhaps 'second' holds numbers of"):
         read_label_table(table(rows), PHASES, TOOLS).rows_of(video())
@@ -134,7 +126,7 @@ def test_a_table_of_another_rate_or_another_beginning(table):
         read_label_table(table(rows), PHASES, TOOLS).rows_of(video(15.0))
 
 
-def test_a_gap_counts_where_a_frame_lies(table):
+def test_a_gap_counts_where_a_frame_lies(table, video):
     rows = [f"{n},preparation,0,0" for n in range(10) if n not in (4, 5)]
     read = read_label_table(table(rows), PHASES, TOOLS)
     with pytest.raises(DataError, match=r"no row from line 5 \(3 s\) to line 6 \(6 s\).*the frame of a.mp4 at 4 s"):

@@ -1,23 +1,15 @@
 """Tables of phases as people write them: starts, ranges, mm:ss."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from fedmed.data.prepare.video_inspect import DEFAULT, prepare_video
 from fedmed.data.prepare.video_layouts.plain import Plain
 from fedmed.data.video.label_table import read_label_table, time_of
-from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError
 
 PHASES = ("prep", "clip", "dissect")
 WANTED = [0] * 5 + [1] * 5 + [2] * 30  # a frame a second
-
-
-def video(seconds=40.0, rate=1.0):
-    facts = {"frames": round(seconds * rate), "rate": rate, "times": None, "seconds": seconds, "first_second": 0.0}
-    return StoredVideo(Path("a.mp4"), Path("unused"), facts)
 
 
 @pytest.fixture
@@ -45,9 +37,9 @@ def table(tmp_path):
         ("second,phase", *(f"0:{n:02},{PHASES[phase]}" for n, phase in enumerate(WANTED))),
     ],
 )
-def test_a_phase_holds_until_the_next(table, lines):
-    assert table(*lines).phases_of(video()).tolist() == WANTED
-    assert table(*lines).phases_of(video(rate=4.0)).tolist() == np.repeat(WANTED, 4).tolist()
+def test_a_phase_holds_until_the_next(table, video, lines):
+    assert table(*lines).phases_of(video(40.0)).tolist() == WANTED
+    assert table(*lines).phases_of(video(40.0, 4.0)).tolist() == np.repeat(WANTED, 4).tolist()
     assert table(*lines).lasting(40.0) == {"prep": 5, "clip": 5, "dissect": 30}
 
 
@@ -87,9 +79,9 @@ def test_times_with_mistakes(table, lines, words):
         (("second,phase,grasper", "0,prep,0", "5,clip,1"), "is shorter than its video"),  # of tools nobody knows
     ],
 )
-def test_a_table_of_another_video(table, lines, words):
+def test_a_table_of_another_video(table, video, lines, words):
     with pytest.raises(DataError, match=words):
-        table(*lines).rows_of(video())
+        table(*lines).rows_of(video(40.0))
 
 
 @pytest.mark.parametrize(
