@@ -74,6 +74,9 @@ def test_a_header_that_claims_too_much_is_refused_with_what_it_would_take(write)
     assert fault.startswith("does not fit into memory: 1900×1900×1900 values take 68.6 GB to read, more than 16 GB")
     assert memory_share.MOST in fault
     assert "30000×30000×30000" in file_fault(write("b.nii", nifti_start(30_000, 30_000, 30_000)))
+    extended = nifti_start(30_000, 30_000, 30_000, before=3376)[:348] + bytes([1, 0, 0, 0])
+    extension = (3024).to_bytes(4, "little") + (6).to_bytes(4, "little") + b"comment " * 377
+    assert "30000×30000×30000" in file_fault(write("extended.nii", extended + extension)), "longer than what is read"
     assert "70000×70000×70000" in file_fault(write("c.nii.gz", gzip.compress(nifti_start(70_000, 70_000, 70_000))))
 
 

@@ -5,7 +5,6 @@ of a site (preparation, check, cache, inference, corrections of labels) asks fir
 """
 
 import gzip
-import io
 import math
 import warnings
 import zlib
@@ -130,7 +129,7 @@ def nifti_header(path: Path) -> nib.Nifti1Header:
         start = file.read(NIFTI_2)
     second = NIFTI_2 in (int.from_bytes(start[:4], order) for order in ("little", "big"))
     kind = nib.Nifti2Header if second else nib.Nifti1Header
-    return kind.from_fileobj(io.BytesIO(start), check=False)
+    return kind(start[: kind.sizeof_hdr], check=False)
 
 
 def _not_held(path: Path, before: int, stated: int) -> str:
