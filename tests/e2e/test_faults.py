@@ -15,6 +15,7 @@ from fedmed.durable_files import load_tensors
 from fedmed.errors import StateError
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
+from tests.e2e.runs import rounds, same_models
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
@@ -47,10 +48,6 @@ def job(tiny_job):
     return lambda name="tiny", **changes: tiny_job(name, **{"sites": TWO, "steps": 1, "overrides": roles, **changes})
 
 
-def records(workspace):
-    return workspace / "server/simulate_job/fedmed"
-
-
 def models(app):
     """Last and selected model below a folder, with what is known of them."""
     return {path.name: load_tensors(path) for path in sorted(app.glob("*FL_global_model.pt"))}
@@ -68,7 +65,7 @@ def test_nan_and_a_stale_round_are_refused_and_the_run_ends_well(job, tmp_path):
     folder = make_faulty(job(rounds=3, min_clients=1), {"ct_east": {"0": "nan", "1": "stale round"}})
     run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    lines = [json.loads(line) for line in (records(tmp_path / "ws") / "rounds.jsonl").read_text().splitlines()]
+    lines = rounds(tmp_path / "ws")
     assert [line["accepted"] for line in lines] == [["ct_north"], ["ct_north"], ["ct_east", "ct_north"]]
     told = [line["refused"][0]["reason"] for line in lines[:2]]
     assert "NaN or infinite" in told[0] and "computed for round 0, this is round 1" in told[1]
@@ -100,13 +97,10 @@ def test_a_killed_simulation_goes_on_and_ends_like_one_that_was_not(job, tmp_pat
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     assert (tmp_path / "ws/control/report/report.html").is_file() and "which has no labels" in run.stdout
     assert '<p class="summary">ct_east, which has no labels: Dice' in (tmp_path / "ws/report/report.html").read_text()
-    lines = [json.loads(line) for line in (records(tmp_path / "ws/control") / "rounds.jsonl").read_text().splitlines()]
+    lines = rounds(tmp_path / "ws/control")
     assert [(line["accepted"], line["refused"]) for line in lines] == [(["ct_north"], [])] * 3, "it makes no faults"
     assert "continues after round 1 of 3" in run.stdout and "This run was interrupted" in run.stdout
-    assert_equal(
-        models(tmp_path / "ws/server/simulate_job/app_server"),
-        models(tmp_path / "whole/server/simulate_job/app_server"),
-    )
+    assert same_models(tmp_path / "ws", tmp_path / "whole")
     again = script("simulate", folder, "--workspace", tmp_path / "ws", "--resume", cwd=tmp_path)
     assert again.returncode == 2 and "is finished; there is nothing to resume" in again.stderr
 
@@ -138,7 +132,7 @@ def test_flipped_bytes_in_every_file_of_the_last_round_are_named_and_the_simulat
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     assert "round_1.pt is damaged" in run.stderr and "goes back to its round 0" in run.stderr
     assert "continues after round 1 of 3" in run.stdout
-    assert_equal(*(models(tmp_path / w / "server/simulate_job/app_server") for w in ("ws", "whole")))
+    assert same_models(tmp_path / "ws", tmp_path / "whole")
 
 
 def rounds_of(result):
@@ -334,12 +328,12 @@ def test_a_late_answer_is_dropped_and_counts_in_no_later_round(job, tmp_path, mi
     late = make_faulty(job("late", rounds=3, min_clients=1, task_timeout=45), {"ct_east": {"1": "late"}}, **settings)
     run = script("simulate", late, "--workspace", tmp_path / "ws", cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    lines = [json.loads(line) for line in (records(tmp_path / "ws") / "rounds.jsonl").read_text().splitlines()]
+    lines = rounds(tmp_path / "ws")
     assert [line["accepted"] for line in lines] == [["ct_east", "ct_north"], ["ct_north"], ["ct_east", "ct_north"]]
     assert lines[1]["refused"] == [{"site": "ct_east", "reason": "no answer"}]
     missing("ct_east", 1)
     run_job(clean, tmp_path / "whole")
-    assert_equal(*(models(tmp_path / w / "server/simulate_job/app_server") for w in ("ws", "whole")))
+    assert same_models(tmp_path / "ws", tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -358,7 +352,7 @@ def test_a_full_disk_at_the_server_leaves_the_last_good_round(job, tmp_path, mon
     run = script("simulate", full, "--workspace", tmp_path / "ws", "--resume", cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     run_job(clean, tmp_path / "whole")
-    assert_equal(*(models(tmp_path / w / "server/simulate_job/app_server") for w in ("ws", "whole")))
+    assert same_models(tmp_path / "ws", tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -375,7 +369,7 @@ def test_the_other_faults_are_named_in_the_record_and_the_run_goes_on(job, tmp_p
     folder = make_faulty(job(rounds=7, min_clients=1, max_norm=30.0), {"ct_east": faults})
     run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    lines = [json.loads(line) for line in (records(tmp_path / "ws") / "rounds.jsonl").read_text().splitlines()]
+    lines = rounds(tmp_path / "ws")
     for line, words in zip(lines, expected.values(), strict=False):
         assert line["accepted"] == ["ct_north"] and words in line["refused"][0]["reason"]
     assert lines[6]["accepted"] == ["ct_east", "ct_north"] and lines[6]["refused"] == []

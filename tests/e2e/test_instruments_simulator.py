@@ -4,8 +4,6 @@ What the server trains with its own pictures, and what stays at a hospital, is t
 """
 
 import importlib
-import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server_training import ServerTraining
 from fedmed.jobs.job_folder import read_job, write_job
+from tests.e2e import runs
 
 pytestmark = pytest.mark.slow
 JOB = Path(__file__).resolve().parents[2] / "jobs/instruments_fedst"
@@ -102,36 +101,29 @@ def flare(request, place, tap):
     """Workspace of the same job in the simulator, by one thread and by three; what it sent lies beside it."""
     workspace, root = place / f"flare_{request.param}", place / f"tap_{request.param}"
     root.mkdir()
-    command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(place / "job"), "-w", str(workspace)]
-    done = subprocess.run(
-        [*command, "-t", str(request.param)], capture_output=True, text=True, timeout=600, cwd=place, env=tap(root)
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "unheard_of" not in done.stdout + done.stderr, "a hospital's words stay there"
+    printed = runs.simulate(place / "job", workspace, request.param, tap(root))
+    assert "unheard_of" not in printed, "a hospital's words stay there"
     return workspace
 
 
 def test_the_simulator_equals_the_loop(place, flare):
-    places = (flare, place / "loop")
-    for name in ("FL_global_model.pt", "best_FL_global_model.pt"):
-        same(*(load_tensors(ws / "server" / RUN / "app_server" / name)["model"] for ws in places))
+    loop = place / "loop"
+    assert runs.same_models(flare, loop)
     for site in ("inst_nephro1", "inst_hyst"):
-        flare, loop = (load_tensors(ws / site / STATES[1]) for ws in places)
-        assert flare["private"]
-        same(flare["private"], loop["private"])
-    flare, loop = (json.loads((ws / "server" / RUN / "fedmed/result.json").read_text()) for ws in places)
-    assert flare["test"] == loop["test"] and set(flare["test"]) == set(ROLES)
-    rounds = [rows(ws) for ws in places]
+        private, expected = (load_tensors(workspace / site / STATES[1])["private"] for workspace in (flare, loop))
+        assert private and runs.same(private, expected)
+    test = runs.result(flare)["test"]
+    assert test == runs.result(loop)["test"] and set(test) == set(ROLES)
     for key in ("domain_norm", "descriptor_gap", "feature_gap", "server_loss_pre", "server_loss"):
-        assert [row[key] for row in rounds[0]] == [row[key] for row in rounds[1]], key
+        assert [row[key] for row in runs.rounds(flare)] == [row[key] for row in runs.rounds(loop)], key
 
 
 def test_the_bytes_that_are_noted_are_most_of_those_on_the_wire(flare):
     """Names, shapes, scores and questions for work are beside the tensors, 114 small ones in an update."""
     *sites, server = sorted(path.stat().st_size for path in captured(flare))
-    result = json.loads((flare / "server" / RUN / "fedmed/result.json").read_text())
-    update = rows(flare)[0]["bytes_up"] // 2
-    up, down = (sum(one[way] for one in [*rows(flare), *result["releases"]]) for way in ("bytes_up", "bytes_down"))
+    result, rounds = runs.result(flare), runs.rounds(flare)
+    update = rounds[0]["bytes_up"] // 2
+    up, down = (sum(one[way] for one in [*rounds, *result["releases"]]) for way in ("bytes_up", "bytes_down"))
     scored = len(result["validation"]) + len(result["test"])  # models of the end, which are of no round
     for noted, wrote in ((up, sum(sites)), (down + scored * update, server)):
         assert noted < wrote < WIRE * noted, wrote / noted
@@ -139,7 +131,7 @@ def test_the_bytes_that_are_noted_are_most_of_those_on_the_wire(flare):
 
 def test_private_layers_cross_the_wire_once_when_they_are_released(flare):
     capture = sent(flare)
-    (release,) = json.loads((flare / "server" / RUN / "fedmed/result.json").read_text())["releases"]
+    (release,) = runs.result(flare)["releases"]
     assert set(release["rounds"]) == {"inst_nephro1", "inst_hyst"}
     for site, round in release["rounds"].items():
         for path in (flare / site / RUN).rglob("state/round_*.pt"):
@@ -175,7 +167,7 @@ def test_what_is_a_hospitals_or_the_servers_alone_is_not_on_the_wire(flare, of_t
             trained = {name: tensor for name, tensor in tensors.items() if name.startswith(TRAINED)}
             secrets.add_tensors(f"round {number} {part}", trained)
     assert len(secrets.content) > 100
-    final = load_tensors(flare / "server" / RUN / "app_server/FL_global_model.pt")["model"]
+    final = runs.model(flare)
     control = secrets_type().add_tensors("shared", {name: final[name] for name in SHARED})
     secrets.content |= control.content
     assert secrets.found_in(sent(flare)) == list(control.content)
@@ -195,13 +187,3 @@ def captured(workspace):
 def large(tensors):
     """Bytes of those that say enough to be known again."""
     return {n: t.contiguous().numpy().tobytes() for n, t in tensors.items() if t.unique().numel() >= 16}
-
-
-def same(one, other):
-    """Named tensors are equal bit for bit."""
-    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in other)
-
-
-def rows(workspace):
-    path = workspace / "server" / RUN / "fedmed/rounds.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -4,21 +4,18 @@ Its rule keeps a state, sends values to the sites and gives one role another mod
 site and uses those values.
 """
 
-import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from fedmed.bundles.find import find_bundle
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.settings.server import ALLOWED
+from tests.e2e import runs
 
 MADE_UP = Path(__file__).parents[1] / "federation" / "made_up"
 RULE = {"path": "momentum_rule.ServerMomentum", "args": {"beta": 0.5}}
@@ -41,26 +38,15 @@ def job(tmp_path, tiny_job, lively, monkeypatch):
 
 def left(workspace):
     """All that a run leaves: models, each site's last private state, and the rounds without what a clock says."""
-    server = workspace / "server/simulate_job"
-    models = [load_tensors(server / "app_server" / f"{which}FL_global_model.pt") for which in ("", "best_")]
+    models = [runs.model(workspace, name) for name in (runs.LAST, runs.BEST)]
     states = [load_tensors(workspace / f"{site}/simulate_job/fedmed/state/round_{ROUNDS - 1}.pt") for site in TWO]
-    lines = [json.loads(line) for line in (server / "fedmed/rounds.jsonl").read_text().splitlines()]
-    test = json.loads((server / "fedmed/result.json").read_text())["test"]
-    return [m["model"] for m in models], states, timeless(lines), timeless(test)
+    return models, states, timeless(runs.rounds(workspace)), timeless(runs.result(workspace)["test"])
 
 
 def timeless(value):
     if isinstance(value, dict):
         return {key: timeless(each) for key, each in value.items() if key != "seconds"}
     return [timeless(each) for each in value] if isinstance(value, list) else value
-
-
-def same(a, b):
-    if isinstance(a, torch.Tensor):
-        return a.dtype == b.dtype and torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    return len(a) == len(b) and all(map(same, a, b)) if isinstance(a, list | tuple) else a == b
 
 
 def test_a_killed_and_resumed_run_equals_a_whole_one_bit_for_bit(job, tmp_path, monkeypatch):
@@ -80,16 +66,14 @@ def test_a_killed_and_resumed_run_equals_a_whole_one_bit_for_bit(job, tmp_path, 
         run_job(job, tmp_path / "killed")
     assert (tmp_path / "killed/server/simulate_job/fedmed/checkpoints/round_1.pt").is_file()
     run_job(job, tmp_path / "killed", resume=True)
-    assert same(left(tmp_path / "killed"), expected)
+    assert runs.same(left(tmp_path / "killed"), expected)
 
 
 @pytest.mark.slow
 def test_flare_equals_the_loop_bit_for_bit(job, tmp_path):
     run_job(job, tmp_path / "loop")
-    command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(tmp_path / "flare")]
-    run = subprocess.run([*command, "-t", "2"], capture_output=True, text=True, timeout=1800, cwd=tmp_path)
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    assert same(left(tmp_path / "flare"), left(tmp_path / "loop"))
+    runs.simulate(job, tmp_path / "flare", 2)
+    assert runs.same(left(tmp_path / "flare"), left(tmp_path / "loop"))
 
 
 def _killed():

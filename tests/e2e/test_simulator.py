@@ -3,20 +3,14 @@
 Semi-supervised training with a thread for each site is in test_what_leaves_a_site.py.
 """
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-import torch
 
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
+from tests.e2e import runs
+from tests.e2e.runs import model, same, simulate
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
-NVFLARE = Path(sys.executable).with_name("nvflare")
 ALGORITHMS = {
     "fedavg": {"server_step": "adamw"},
     "fedprox": {"algorithm": "fedprox", "server_step": "yogi"},
@@ -28,15 +22,6 @@ ALGORITHMS = {
 }
 QUICK = {("scaffold", 2)}  # (algorithm, threads)
 STATE = "simulate_job/fedmed/state/round_1.pt"
-
-
-def simulate(job, workspace, *options):
-    command = [str(NVFLARE), "simulator", str(job), "-w", str(workspace), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=workspace.parent, env=os.environ)
-
-
-def model(workspace):
-    return load_tensors(workspace / "server/simulate_job/app_server/FL_global_model.pt")["model"]
 
 
 @pytest.fixture
@@ -51,11 +36,9 @@ def job(tiny_job):
 def test_with_one_thread_it_equals_the_loop(job, tmp_path):
     """Each task of each site is then a new process; those of scoring are left out."""
     folder = job(evaluate=False, select="last")
-    run = simulate(folder, tmp_path / "ws")
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    simulate(folder, tmp_path / "ws")
     run_job(folder, tmp_path / "loop")
-    flare, loop = model(tmp_path / "ws"), model(tmp_path / "loop")
-    assert flare.keys() == loop.keys() and all(torch.equal(flare[name], loop[name]) for name in loop)
+    assert same(model(tmp_path / "ws"), model(tmp_path / "loop"))
 
 
 @pytest.mark.parametrize(
@@ -71,8 +54,7 @@ def test_every_algorithm_equals_the_loop(name, threads, write_tiny_tools_job, al
     allow_extras("amplitude", "control_difference")
     spec = {"rounds": 2, "steps": 2, "evaluate": False, "select": "last", **ALGORITHMS[name]}
     folder = write_tiny_tools_job(tmp_path, **spec)
-    run = simulate(folder, tmp_path / "ws", "-t", str(threads))
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    simulate(folder, tmp_path / "ws", threads)
     run_job(folder, tmp_path / "loop")
     assert same(model(tmp_path / "ws"), model(tmp_path / "loop"))
     sites = sorted(path.parents[3].name for path in (tmp_path / "loop").glob(f"*/{STATE}"))
@@ -87,15 +69,13 @@ def test_every_algorithm_equals_the_loop(name, threads, write_tiny_tools_job, al
 def test_sites_that_send_a_part_of_the_model_equal_the_loop(threads, write_tiny_phases_job, tmp_path):
     """Hospitals with videos of phases, of which one sends its classifier too."""
     folder = write_tiny_phases_job(tmp_path, rounds=2, steps=2, evaluate=False, select="last")
-    run = simulate(folder, tmp_path / "ws", "-t", str(threads))
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    simulate(folder, tmp_path / "ws", threads)
     run_job(folder, tmp_path / "loop")
     assert same(model(tmp_path / "ws"), model(tmp_path / "loop"))
     for site in ("lap_harbor", "lap_bay", "lap_cliff"):
         assert same(*(load_tensors(tmp_path / ws / site / STATE) for ws in ("ws", "loop"))), site
-    lines = [(tmp_path / ws / "server/simulate_job/fedmed/rounds.jsonl").read_text() for ws in ("ws", "loop")]
-    numbers = [[json.loads(line)["coefficients"] for line in text.splitlines()] for text in lines]
-    assert numbers[0] == numbers[1]
+    flare, loop = ([line["coefficients"] for line in runs.rounds(tmp_path / ws)] for ws in ("ws", "loop"))
+    assert flare == loop
 
 
 @pytest.mark.slow
@@ -106,21 +86,12 @@ def test_weights_in_two_parts_and_helpers_equal_the_loop(write_tiny_phases_job, 
     overrides = dict.fromkeys(("supervised", "unsupervised"), tiny_phases["supervised"])
     spec = {"method": {"path": "fedmed.systems.fixmatch.method.FedMatch"}, "sites": sites, "overrides": overrides}
     folder = write_tiny_phases_job(tmp_path, rounds=2, steps=2, evaluate=False, select="last", **spec)
-    run = simulate(folder, tmp_path / "ws", "-t", "1")
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    simulate(folder, tmp_path / "ws", 1)
     run_job(folder, tmp_path / "loop")
     assert same(model(tmp_path / "ws"), model(tmp_path / "loop"))
     for site in sites:
         flare, loop = (load_tensors(tmp_path / ws / site / STATE) for ws in ("ws", "loop"))
         assert same(flare, loop) and ("helpers" in flare["engine"]) == (site != "lap_harbor"), site
-
-
-def same(one, other):
-    if isinstance(one, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    return len(one) == len(other) and all(map(same, one, other)) if isinstance(one, list | tuple) else one == other
 
 
 @pytest.mark.slow
@@ -130,7 +101,7 @@ def test_a_site_that_cannot_work_ends_the_job_in_plain_words(job, tmp_path, tiny
     (folder / "ct_north.yaml").write_text((tiny_site_configs / "ct_north.yaml").read_text())
     (folder / "ct_east.yaml").write_text("data_root: /does/not/exist\n")
     monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
-    run = simulate(job(), tmp_path / "ws", "-t", "2")
+    run = runs.try_to_simulate(job(), tmp_path / "ws", 2)
     text = run.stdout + run.stderr
     assert "/does/not/exist does not exist" in text and "round 0: 1 of 2 updates accepted, 2 needed" in text
     assert not (tmp_path / "ws/server/simulate_job/fedmed/result.json").exists()

@@ -3,10 +3,6 @@
 The features of the run before cross the wire once; what each hospital computes of its videos never does.
 """
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +13,7 @@ from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed_demo import demo_site
+from tests.e2e import runs
 
 pytestmark = pytest.mark.slow
 JOB = Path(__file__).resolve().parents[2] / "studies/phases_tecno.yaml"
@@ -51,20 +48,11 @@ def place(store_of, tmp_path_factory, fedmed_home):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_simulator_equals_the_loop(place, threads):
     workspace = place / f"flare_{threads}"
-    command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(place / "job"), "-w", str(workspace)]
-    done = subprocess.run(
-        [*command, "-t", str(threads)], capture_output=True, text=True, timeout=1800, cwd=place, env=os.environ
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    server = "server/simulate_job"
-    for name in ("FL_global_model.pt", "best_FL_global_model.pt"):
-        flare, loop = (load_tensors(ws / server / "app_server" / name)["model"] for ws in (workspace, place / "loop"))
-        assert flare.keys() == loop.keys() and all(torch.equal(flare[key], loop[key]) for key in loop)
+    runs.simulate(place / "job", workspace, threads)
+    assert runs.same_models(workspace, place / "loop")
     for site in ("lap_harbor", "lap_bay"):
         flare, loop = (load_tensors(ws / site / STATE) for ws in (workspace, place / "loop"))
-        assert flare["private"].keys() == loop["private"].keys() and flare["private"]
-        assert all(torch.equal(flare["private"][key], loop["private"][key]) for key in loop["private"])
-        moments = [state["optimizer"]["state"] for state in (flare, loop)]
-        assert all(torch.equal(moments[0][n]["exp_avg"], moments[1][n]["exp_avg"]) for n in moments[1])
-    flare, loop = (json.loads((ws / server / "fedmed/result.json").read_text()) for ws in (workspace, place / "loop"))
-    assert flare["test"] == loop["test"] and set(flare["test"]) == set(ROLES)
+        assert flare["private"] and runs.same(flare["private"], loop["private"])
+        assert runs.same(flare["optimizer"]["state"], loop["optimizer"]["state"])
+    test = runs.result(workspace)["test"]
+    assert test == runs.result(place / "loop")["test"] and set(test) == set(ROLES)

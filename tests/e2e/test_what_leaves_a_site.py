@@ -1,11 +1,7 @@
 """A run in the simulator: no byte that its processes send, and nothing that the server keeps, holds a site's secret."""
 
-import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,9 +14,10 @@ from fedmed.jobs.job_folder import read_job
 from fedmed.privacy.limits import read_ledger
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_site
+from tests.e2e import runs
+from tests.e2e.runs import PATIENT
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
-PATIENT = "Meier-4711"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +27,8 @@ def run(tmp_path_factory, write_tiny_job, tiny_site_configs, tap):
     (root / "configs").mkdir()
     for site in ("ct_north", "ct_east"):
         shutil.copy(tiny_site_configs / f"{site}.yaml", root / "configs")
-    data = lose_an_image(root / "ct_south_data")
+    data = shutil.copytree(load_site("ct_south").data_root, root / "ct_south_data")
+    runs.lose(data, "training", "image")
     values = {"data_root": str(data), "device": "cpu", "cache_dir": str(root / "cache")}
     (root / "configs" / "ct_south.yaml").write_text(yaml.safe_dump(values))
     small = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16], "pixdim": [8.0, 8.0, 16.0]}
@@ -39,20 +37,8 @@ def run(tmp_path_factory, write_tiny_job, tiny_site_configs, tap):
     spec["overrides"] = {"supervised": small, "unsupervised": lively}
     job = write_tiny_job(root, "leaves", sites=SITES, **spec)
     environment = {**tap(root), "FEDMED_SITE_CONFIGS": str(root / "configs")}
-    command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(root / "ws"), "-t", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=root, env=environment)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert f"{PATIENT}.nii.gz does not exist" in done.stdout + done.stderr, "the site itself is told why it cannot work"
-    return root
-
-
-def lose_an_image(root):
-    shutil.copytree(load_site("ct_south").data_root, root)
-    datalist = json.loads((root / "datalist.json").read_text())
-    entry = datalist["training"][0]
-    (root / entry["image"]).unlink()
-    entry["image"] = f"{PATIENT}/{PATIENT}.nii.gz"
-    (root / "datalist.json").write_text(json.dumps(datalist))
+    printed = runs.simulate(job, root / "ws", 3, environment)
+    assert f"{PATIENT}.nii.gz" in printed, "the site itself is told why it cannot work"
     return root
 
 
@@ -80,14 +66,10 @@ def secrets(run, secrets_type):
 def test_the_loop_gives_the_same_models_and_scores(run, monkeypatch):
     monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(run / "configs"))
     run_job(run / "leaves", run / "loop")
-    ours, theirs = (run / ws / "server/simulate_job" for ws in ("ws", "loop"))
-    for name in ("FL_global_model.pt", "best_FL_global_model.pt"):
-        flare, loop = (load_tensors(folder / "app_server" / name)["model"] for folder in (ours, theirs))
-        assert flare.keys() == loop.keys() and all(torch.equal(flare[key], loop[key]) for key in loop)
-    flare, loop = (json.loads((folder / "fedmed/result.json").read_text()) for folder in (ours, theirs))
-    assert flare["test"] == loop["test"] and set(flare["test"]) == {"ct_north"}
+    assert runs.same_models(run / "ws", run / "loop")
+    flare, ours = runs.result(run / "ws"), run / "ws" / runs.SERVER
+    assert flare["test"] == runs.result(run / "loop")["test"] and set(flare["test"]) == {"ct_north"}
     assert flare["untested"]["ct_south"] == "none of its updates entered the model", "it could not train"
-    assert (ours / "fedmed/run.json").is_file()
     events = {path.parent.name for path in (ours / "tb_events").rglob("events.out.tfevents.*")}
     assert events >= {"ct_north", "ct_east"}
     (told,) = (ours / "tb_events").rglob("*server*/events.out.tfevents.*")
@@ -96,21 +78,16 @@ def test_the_loop_gives_the_same_models_and_scores(run, monkeypatch):
 
 
 def test_nothing_secret_is_on_the_wire(run, secrets):
-    capture = b"".join(path.read_bytes() for path in sorted((run / "capture").iterdir()))
-    final = load_tensors(run / "ws/server/simulate_job/app_server/FL_global_model.pt")["model"]
+    final = runs.model(run / "ws")
     shared = {name: tensor for name, tensor in final.items() if name.startswith("down_layers") and tensor.numel() > 16}
     control = type(secrets)().add_tensors("shared", shared)
     both = replace(secrets, content=secrets.content | control.content)  # one search takes half the time of two
-    assert set(both.found_in(capture)) == set(control.content)  # what must be there, and nothing else
+    assert set(both.found_in(runs.captured(run))) == set(control.content)  # what must be there, and nothing else
 
 
 def test_nothing_secret_is_at_the_server(run, secrets):
-    files = [path for path in (run / "ws/server").rglob("*") if path.is_file()]
-    kinds = ("log.txt", "rounds.jsonl", "result.json", "FL_global_model.pt", "events.out.tfevents")
-    assert all(any(kind in path.name for path in files) for kind in kinds)
-    assert secrets.found_in(b"\0".join(path.read_bytes() for path in files)) == []
-    rounds = (run / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
-    assert [[r["site"] for r in json.loads(line)["refused"]] for line in rounds] == [["ct_south"]] * 2
+    assert secrets.found_in(runs.kept_by_the_server(run / "ws")) == []
+    assert [[r["site"] for r in line["refused"]] for line in runs.rounds(run / "ws")] == [["ct_south"]] * 2
 
 
 def test_every_site_has_written_down_what_it_sent(run):

@@ -3,12 +3,8 @@
 The same run equals the in-process loop bit by bit, with a site that can never work.
 """
 
-import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -22,10 +18,11 @@ from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.privacy.limits import read_ledger
 from fedmed.recovery.model_store import ModelStore
 from fedmed_demo import demo_site
+from tests.e2e import runs
+from tests.e2e.runs import PATIENT
 
 GOOD = ("cxr_metro", "cxr_rural")
 SITES = (*GOOD, "cxr_children")  # the last has lost an image that lies in a folder named after a patient
-PATIENT = "Meier-4711"
 VALUES = ["mu", "sigma", "n"]
 SMALL = {"batch_size": 4, "queue_size": 16, "metadata_min_images": 4, "rsa_samples": 8, "learning_rate": 0.02}
 SPEC = {
@@ -51,28 +48,16 @@ def run(tmp_path_factory, fedmed_home, tap):
         privacy = {"allowed_extras": ["rsa", *VALUES], "extras_min_images": 4}
         values = {"data_root": str(data), "device": "cpu", "threads": 1, "cache_dir": str(root / "cache" / site)}
         (root / "configs" / f"{site}.yaml").write_text(yaml.safe_dump({**values, "privacy": privacy}))
-    lose_an_image(root / "data" / SITES[-1])
+    runs.lose(root / "data" / SITES[-1], "unlabeled", "image")
     job = write_job(Job.of({"name": "xray", "sites": dict.fromkeys(SITES, "unsupervised"), **SPEC}), root / "xray")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDMED_SITE_CONFIGS", str(root / "configs"))
-        command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(root / "ws")]
-        done = subprocess.run(
-            [*command, "-t", "3"], capture_output=True, text=True, timeout=1800, cwd=root, env=tap(root)
-        )
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        runs.simulate(job, root / "ws", 3, tap(root))
         told = []
         patch.setattr(Client, "metadata", noted(Client.metadata, told))
         patch.setattr(Client, "train", noted(Client.train, told))
         run_job(job, root / "loop")
     return root, told
-
-
-def lose_an_image(data):
-    datalist = json.loads((data / "datalist.json").read_text())
-    entry = datalist["unlabeled"][0]
-    (data / entry["image"]).unlink()
-    entry["image"] = f"{PATIENT}/{PATIENT}.png"
-    (data / "datalist.json").write_text(json.dumps(datalist))
 
 
 def noted(work, told):
@@ -82,15 +67,6 @@ def noted(work, told):
         return answer
 
     return note
-
-
-def rounds(root, workspace):
-    text = (root / workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def model(root, workspace):
-    return load_tensors(root / workspace / "server/simulate_job/app_server/FL_global_model.pt")["model"]
 
 
 @pytest.fixture(scope="module")
@@ -135,17 +111,16 @@ def tensors(value, name):
 
 def test_the_loop_gives_the_same_model_bit_by_bit(run):
     root, _ = run
-    flare, loop = model(root, "ws"), model(root, "loop")
-    initial = ModelStore(read_job(root / "xray"), root).initial
-    assert flare.keys() == loop.keys() and all(torch.equal(flare[name], loop[name]) for name in loop)
+    flare, initial = runs.model(root / "ws"), ModelStore(read_job(root / "xray"), root).initial
+    assert runs.same(flare, runs.model(root / "loop"))
     assert not torch.equal(flare["encoder.conv1.weight"], initial["encoder.conv1.weight"])
-    for one, other in zip(rounds(root, "ws"), rounds(root, "loop"), strict=True):
+    for one, other in zip(runs.rounds(root / "ws"), runs.rounds(root / "loop"), strict=True):
         for key in ("round", "aggregated", "accepted", "coefficients", "extras", "bytes_down", "bytes_up"):
             assert one[key] == other[key], key
         assert one["accepted"] == list(GOOD) and [r["site"] for r in one["refused"]] == [SITES[-1]]
         assert all(one["extras"][site].keys() == ({"rsa", "n"} if one["round"] else {"rsa"}) for site in GOOD)
         assert one["coefficients"].keys() == set(GOOD) and min(one["coefficients"].values()) > 0
-    assert [[w["site"] for w in line["warnings"]] for line in rounds(root, "ws")][1] == [SITES[-1]]
+    assert [[w["site"] for w in line["warnings"]] for line in runs.rounds(root / "ws")][1] == [SITES[-1]]
 
 
 def test_each_site_gets_the_others_statistics_and_never_its_own(run):
@@ -164,23 +139,19 @@ def test_each_site_gets_the_others_statistics_and_never_its_own(run):
 
 def test_nothing_secret_is_on_the_wire_but_the_statistics_are(run, secrets, statistics):
     root, told = run
-    capture = b"".join(path.read_bytes() for path in sorted((root / "capture").iterdir()))
     model = next(task.tensors for _, task, _ in told if (task.name, task.round) == ("metadata", 2))
     control = statistics().add_tensors("model", {n: t for n, t in model.items() if n.endswith("conv1.weight")})
     both = replace(secrets, content=secrets.content | control.content)  # one search takes half the time of two
-    assert len(control.content) == 2 * 2 * 2 + 5 and set(both.found_in(capture)) == set(control.content)
+    assert len(control.content) == 2 * 2 * 2 + 5 and set(both.found_in(runs.captured(root))) == set(control.content)
     planted = next(content for name, content in secrets.content.items() if "prepared" in name)
     assert secrets.found_in(b"x" * 99 + planted[2000:3000] + PATIENT.encode())  # a search that finds
 
 
 def test_nothing_secret_is_at_the_server_nor_the_statistics(run, secrets, statistics):
-    files = [path for path in (run[0] / "ws/server").rglob("*") if path.is_file()]
-    kinds = ("log.txt", "rounds.jsonl", "result.json", "run.json", "FL_global_model.pt", "events.out.tfevents")
-    assert all(any(kind in path.name for path in files) for kind in kinds)
-    kept = b"\0".join(path.read_bytes() for path in files)
-    control = type(secrets)().add_tensors("model", {"encoder": model(run[0], "ws")["encoder.conv1.weight"]})
+    final = runs.model(run[0] / "ws")
+    control = type(secrets)().add_tensors("model", {"encoder": final["encoder.conv1.weight"]})
     both = replace(secrets, content=secrets.content | statistics().content | control.content)
-    assert both.found_in(kept) == list(control.content)
+    assert both.found_in(runs.kept_by_the_server(run[0] / "ws")) == list(control.content)
 
 
 def test_every_site_has_written_down_what_it_sent(run):
