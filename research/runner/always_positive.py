@@ -1,4 +1,4 @@
-"""What calling every label in every frame would score; a model that is not above it has learned little of use."""
+"""Scores of calling every label in every frame; a model that is not above them has learned little of use."""
 
 from typing import Literal
 

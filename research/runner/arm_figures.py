@@ -20,7 +20,7 @@ Means = dict[tuple[str, str], np.ndarray]  # (arm, site) -> score of each seed, 
 
 @dataclass(frozen=True)
 class ArmFigure:
-    """What a figure shows beside its numbers."""
+    """Labels that a figure shows beside its numbers."""
 
     title: str
     caption: str  # below the title: what is drawn

@@ -30,7 +30,7 @@ class Place:
 
 
 class ChainStep:
-    """What one link of one arm and seed makes; it is made once, and found again by its path.
+    """Result of one link of one arm and seed; it is made once, and found again by its path.
 
     This base stands for what is there without any work.
     """
@@ -47,11 +47,11 @@ class ChainStep:
         return ()
 
     def missing(self) -> bool:
-        """Whether it must be made, for the first time or because what it was made of has changed."""
+        """Tell whether it must be made, for the first time or because what it was made of has changed."""
         return False
 
     def made_by_other_code(self) -> Path | None:
-        """Where the same was made by another version of FedMed or of the bundle; None if nowhere."""
+        """Folder of the same, made by another version of FedMed or of the bundle; None if there is none."""
         return None
 
     def make(self) -> None:
@@ -68,12 +68,12 @@ class ChainLink(YamlModel, ABC):
     needs: ClassVar[type[ExperimentData]] = ExperimentData
 
     def lacking(self, data: Any) -> str | None:
-        """What it needs and this data, which is of the right kind, does not have, in words; None = nothing."""
+        """Say what it needs and this data, which is of the right kind, does not have; None = nothing."""
         return None
 
     @abstractmethod
     def steps(self, place: Place, before: ChainStep | None) -> Sequence[ChainStep]:
-        """What is to be made on one result of the link before, or on nothing; a FedMedError if that is impossible."""
+        """Steps on one result of the link before, or on nothing; a FedMedError if that is impossible."""
 
 
 @dataclass(frozen=True)

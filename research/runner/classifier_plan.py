@@ -41,7 +41,7 @@ class ClassifierPlan:
         return self.question.tests["internal"].site
 
     def file(self, folder: Path) -> Path:
-        """Where the predictions lie: named by a hash of all that they depend on besides the encoder."""
+        """File of the predictions, named by a hash of all that they depend on besides the encoder."""
         names = ("bundle", "overlays", "overrides", "fraction", "draw", "seed")
         own = {name: getattr(self, name) for name in names}
         own |= {"task": self.question.name, "classes": self.question.task.classes}
@@ -73,7 +73,7 @@ _STATES: dict[Path, list[str]] = {}  # looked at once a process: a table asks th
 
 
 def _state(site: SiteConfig) -> list[str]:
-    """What a site's list says, and size and time of change of its images."""
+    """State of a site: its list, and size and time of change of its images."""
     if site.datalist not in _STATES:  # its name is a hash of its content
         _STATES[site.datalist] = [site.datalist.name, state_of_files(site), str(site.data_root)]
     return _STATES[site.datalist]

@@ -28,7 +28,7 @@ from research.runner.untrained_encoders import UntrainedStep
 
 
 class LabelProtocol(YamlModel):
-    """How an encoder is scored.
+    """Protocol by which an encoder is scored.
 
     ``every`` is for models whose encoder is trained too: epochs between two scorings, for the highest accuracy over
     epochs; None = the last epoch alone.

@@ -34,7 +34,7 @@ class EncoderStep(JobStep):
         return load_tensors(self.path / ENCODER_FILE)
 
     def scores(self) -> pd.DataFrame | None:
-        """What the rounds of several nodes recorded."""
+        """Scores that the rounds of several nodes recorded."""
         return read_rounds(self.path, self.job.study.seed, self.images) if len(self.images) > 1 else None
 
     def conclude(self, server: Server) -> None:

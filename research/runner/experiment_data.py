@@ -1,4 +1,4 @@
-"""What a table is run on: a YAML in ``research/experiments/data/`` that names the kind of data by its class."""
+"""Data of a table: a YAML in ``research/experiments/data/`` that names the kind of data by its class."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -110,7 +110,7 @@ class FederatedTraining(ChainLink):
         return [step for turn in place.data.turns() for step in self.steps_of_turn(replace(place, data=turn))]
 
     def steps_of_turn(self, place: Place) -> list[JobStep]:
-        """What is to be made with one assignment of sites."""
+        """Steps to make with one assignment of sites."""
         names = place.data.sites
         if not (self.alone or self.in_turn):
             return [self._step(place)]

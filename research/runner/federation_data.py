@@ -73,7 +73,7 @@ Budget = Annotated[  # by a key, so that what is wrong is told once
 
 
 class FederationData(ExperimentData):
-    """What a table of federated training needs to know of the data."""
+    """Data of a table of federated training."""
 
     sites: dict[str, str]  # the table's name of a site (``site_1``) -> the site's name in the federation
     networks: dict[str, list[str]]  # ``default`` and others -> overlays of the bundle
@@ -88,7 +88,7 @@ class FederationData(ExperimentData):
 
     @property
     def turn(self) -> str:
-        """Which of several assignments of sites this is, in words; empty where there is one."""
+        """Name of this one of several assignments of sites; empty where there is one."""
         return ""
 
     def turns(self) -> "list[FederationData]":

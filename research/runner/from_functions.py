@@ -34,7 +34,7 @@ seeds; ✗ if in no seed.
 
 
 class FromFunction:
-    """What claims and layouts that are made of a function have in common."""
+    """Base of claims and layouts that are made of a function."""
 
     function: ClassVar[Callable[..., Any]]
     of_function: ClassVar[Collection[str]]  # its parameters but for the first: the settings

@@ -17,7 +17,7 @@ from research.runner.hospital_images import Hospital, hospital_of_site, hospital
 
 
 class RoundBudget(YamlModel):
-    """What one pre-training costs.
+    """Budget of one pre-training.
 
     Attributes:
         rounds: T; an arm may ask for a multiple.
@@ -40,7 +40,7 @@ class RoundBudget(YamlModel):
 
 
 class HospitalData(ExperimentData):
-    """What a table of pre-training needs to know of the data.
+    """Data of a table of pre-training.
 
     Attributes:
         sites: hospital -> ``{}`` for a site with a YAML and a datalist of its own, or ``{folder, table}`` below

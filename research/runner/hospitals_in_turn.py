@@ -21,7 +21,7 @@ VALIDATED = 0.2  # share of the images outside the test list
 
 
 class HospitalFolder(YamlModel):
-    """Where a hospital's images lie, and which of its labels mean which class."""
+    """Folder of a hospital's images, and which of its labels mean which class."""
 
     folder: str  # below ``root``; it holds labels.csv with the columns file, label, patient
     classes: Annotated[dict[str, Names], Field(min_length=2)]  # class of the job -> labels of the table

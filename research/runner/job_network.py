@@ -18,7 +18,7 @@ from research.runner.job_step import JobStep, job_before
 
 
 class JobNetwork:
-    """What the bundle of a job says, for a machine without a site: on the CPU, at no place among the job's sites."""
+    """Network of a job's bundle, for a machine without a site: on the CPU, at no place among the job's sites."""
 
     def __init__(self, step: JobStep) -> None:
         self.step, job = step, step.job
@@ -33,7 +33,7 @@ class JobNetwork:
 
     @property
     def frames(self) -> int:
-        """How many frames it sees at once."""
+        """Number of frames that it sees at once."""
         return int(self.parser.get("frames", 1))
 
     def fresh(self) -> nn.Module:

@@ -1,4 +1,4 @@
-"""What a job's folder says of how it went, as rows of the score table."""
+"""Rows of the score table, from what a job's folder says of how it went."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -56,7 +56,7 @@ def read_job_scores(
 
 
 def tested_patients(site: SiteConfig) -> list[str]:
-    """Whose each case of a site's testing list is; empty text where the list does not say."""
+    """Patient of each case of a site's testing list; empty text where the list does not say."""
     return [str(entry.get("patient") or "") for entry in list_entries(site.datalist, "testing")]
 
 

@@ -126,7 +126,7 @@ class JobStep(ChainStep):
         return _in_places(found, self.places, self.turn) if self.turn else found
 
     def _stopped(self, images: Mapping[str, str]) -> bool:
-        """Whether the folder holds a part of just this run, made from the same images."""
+        """Tell whether the folder holds a part of just this run, made from the same images."""
         server = records(self.path)
         # One that was stopped after its job, before it counted as done, has nothing to go on with.
         started = Checkpoints(server).there() and not (server / RESULT).is_file()
@@ -136,7 +136,7 @@ class JobStep(ChainStep):
         return {site: state_of_files(config) for site, config in self.sites.items()}
 
     def _unchanged(self) -> dict[str, Any]:
-        """What it is made of now, which must be what it was when it got its name: a bundle can be edited meanwhile."""
+        """Return what it is made of now, which must be what its name says: a bundle can be edited meanwhile."""
         made_of = self._made_of()
         if not self.path.name.endswith(_name(made_of)):
             raise JobError("the bundle or a datalist was changed after this command started; start it again")
@@ -154,7 +154,7 @@ def run_folder(
 
 
 def _made_of(job: Job, sites: Mapping[str, SiteConfig], start: Path | None, blank: bool) -> dict[str, Any]:
-    """What a result depends on: a change of any of it makes another run."""
+    """Everything that a result depends on: a change of any of it makes another run."""
     settings = {
         site: {k: str(v) for k, v in asdict(config).items() if k != "datalist"} for site, config in sites.items()
     }
@@ -165,7 +165,7 @@ def _made_of(job: Job, sites: Mapping[str, SiteConfig], start: Path | None, blan
 
 
 def _server(job: Job) -> dict[str, Any]:
-    """What a server that trains has beside the sites: its settings and the digest of its list."""
+    """Data of a server that trains: its settings and the digest of its list."""
     if job.method.server_training() is None:
         return {}
     server = load_server(None, job.study.sites)

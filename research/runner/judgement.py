@@ -1,4 +1,4 @@
-"""Whether the claims of a table hold, by one rule for all kinds of them, and the files that say so."""
+"""Judgement of a table's claims, by one rule for all kinds of them, and the files that say it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

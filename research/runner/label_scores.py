@@ -64,7 +64,7 @@ class LabelScores:
         return [row for row, own in self._models if own == variant]
 
     def have(self, rows: Sequence[str]) -> bool:
-        """Whether every variant, and there is one, has all the rows."""
+        """Tell whether every variant, and there is one, has all the rows."""
         return bool(self.variants) and all((row, name) in self._models for row in rows for name in self.variants)
 
     def models(self, row: str, variant: str) -> list[str]:
@@ -77,7 +77,7 @@ class LabelScores:
 
     @cached_property
     def numbers(self) -> Numbers:
-        """What each site sent of its test."""
+        """Numbers that each site sent of its test."""
         return _by_site(self._sent)
 
     def place(self, site: str) -> str:

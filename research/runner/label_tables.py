@@ -159,7 +159,7 @@ def _markdown(table: pd.DataFrame) -> list[str]:
 
 
 def _missing(scores: LabelScores, variant: str, personal: Collection[str]) -> list[str]:
-    """Which rows have no score of all frames, and whose counts are missing."""
+    """Name the rows without a score of all frames, and the sites whose counts are missing."""
     lines = []
     for row in scores.rows(variant):
         without = dict.fromkeys(site for arm in scores.models(row, variant) for site in scores.without_counts(arm))

@@ -44,7 +44,7 @@ def rank_biserial(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarr
 
 
 def mann_whitney_less(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> tuple[float, float]:
-    """Whether x is stochastically less than y, by the one-sided test of Mann and Whitney; the values are not paired.
+    """Test whether x is stochastically less than y, by the one-sided test of Mann and Whitney, for values not paired.
 
     Exact without ties and with at most 8 values on a side; else the normal approximation, corrected for ties and
     continuity: with ties the exact table does not hold.

@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Failure:
-    """What kept an item from its result, in words."""
+    """Reason, in words, that kept an item from its result."""
 
     reason: str
 

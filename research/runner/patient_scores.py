@@ -18,7 +18,7 @@ TEXTS = {"task": "", "protocol": "", "fraction": "1", "draw": "0", "label": ""} 
 
 @dataclass(frozen=True)
 class Setting:
-    """How models are trained and tested; those of two arms are compared within one setting."""
+    """Way in which models are trained and tested; those of two arms are compared within one setting."""
 
     task: str  # what is asked
     list: str  # ``internal`` (the task's own site) or ``external``

@@ -50,7 +50,7 @@ class PatientTarget(ArmTarget):
         ]
 
     def settings(self, known: Collection[Setting]) -> list[Setting]:
-        """Where it is judged."""
+        """Settings in which it is judged."""
         return [one for one in known if one.list in self.at and one.model == "last"]
 
     def _beside(self, evidence: Evidence, other: str, at: Setting) -> ClaimFinding:

@@ -16,7 +16,7 @@ PREFIX = "p_"  # of a class's metric in the score table
 
 
 class ScoreKind(YamlModel):
-    """How units become a number. A table names its scores, each by the path of such a class."""
+    """Kind of score: how units become a number. A table names its scores, each by the path of such a class."""
 
     label: str  # what a person reads
     unit: str = "case"  # what is scored, in the singular: case, image, patient or video

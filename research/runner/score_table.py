@@ -23,7 +23,7 @@ SERVER = "server"  # site of what is of a round as a whole
 
 
 def patients_of(rows: pd.DataFrame) -> pd.Series:
-    """Whose each row is: its patient; the unit itself where it does not say."""
+    """Patient of each row; the unit itself where it does not say."""
     units = rows["unit"].astype(str)
     if "patient" not in rows:
         return units

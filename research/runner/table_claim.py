@@ -1,4 +1,4 @@
-"""What a table is expected to show: claims in its YAML, each of a kind that is named by its class."""
+"""Claims in a table's YAML of what it is expected to show, each of a kind that is named by its class."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ P_COLUMN = "p (Holm)"  # its cell is written once all tests of a table are known
 
 
 class Verdict(StrEnum):
-    """What is said of a claim, or of one finding alone."""
+    """Verdict on a claim, or on one finding alone."""
 
     HOLDS = "✓"
     SEEN_BEFORE = "◇"  # as ✓, of a claim that was chosen after numbers of the same data had been seen
@@ -71,7 +71,7 @@ def signs(seeds: Sequence[float]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What claims are judged by."""
+    """Evidence by which claims are judged."""
 
     frame: pd.DataFrame  # the table of scores
     kinds: Mapping[str, ScoreKind]  # names of the table's scores -> how units become one

@@ -1,4 +1,4 @@
-"""How a table is shown: a layout is named by its class in the table's YAML and makes the files that a reader opens."""
+"""Layouts of tables: one is named by its class in the table's YAML and makes the files that a reader opens."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +26,7 @@ class ShownArm:
 
 @dataclass(frozen=True)
 class ShownTable:
-    """What there is to show."""
+    """Everything that there is to show."""
 
     title: str  # heading of the tables and the figure
     arms: Sequence[ShownArm]  # rows, in their order

@@ -66,7 +66,7 @@ class ArmTarget(TableClaim):
 
     @abstractmethod
     def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
-        """What is found at one place, of the comparisons with every other arm there."""
+        """Judge one place, from the comparisons with every other arm there."""
 
 
 class CaseTarget(ArmTarget):
@@ -140,7 +140,7 @@ class CoversDistance(CaseTarget):
         return [self.start, self.end]
 
     def holds(self, share: float) -> bool:
-        """Whether the claim is right with this share of the distance."""
+        """Tell whether the claim is right with this share of the distance."""
         return share >= self.at_least
 
     def wanted(self) -> str:

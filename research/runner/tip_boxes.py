@@ -70,7 +70,7 @@ def _boxes(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
 
 
 def hits(mask: Mask, boxes: NDArray[np.float64], covered: float = COVERED) -> int:
-    """How many boxes (n, 4) have at least the share ``covered`` of their pixels in a mask (H, W)."""
+    """Count the boxes (n, 4) that have at least the share ``covered`` of their pixels in a mask (H, W)."""
     return sum(bool(mask[rows, columns].mean() >= covered) for rows, columns in _places(mask.shape, boxes))
 
 

@@ -48,7 +48,7 @@ class TipData(FederationData):
 
 
 class TipHits(NetworkLink):
-    """What share of the boxes the last model of the job before hits.
+    """Share of the boxes that the last model of the job before hits.
 
     The job must share all tensors: there is no site whose private ones the frames could have.
 
@@ -121,7 +121,7 @@ def read_rgb(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
 
 @torch.inference_mode()
 def called(network: nn.Module, image: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Where a network calls any class but the first in a picture (H, W, 3): (H, W)."""
+    """Mask (H, W) of where a network calls any class but the first in a picture (H, W, 3)."""
     values = torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float() / 255
     mask: NDArray[np.bool_] = (network(values).argmax(dim=1)[0] > 0).numpy()
     return mask

@@ -33,7 +33,7 @@ def span(low: float | None, high: float | None) -> str:
 
 
 def cannot_tell(units: int, word: str) -> str:
-    """What is said in place of a p or an interval: ``4 videos cannot tell``."""
+    """Words in place of a p or an interval: ``4 videos cannot tell``."""
     return f"{count(units, word)} cannot tell"
 
 
@@ -63,6 +63,6 @@ def several(numbers: Iterable[int], word: str) -> str:
 
 
 def seeds_phrase(n_seeds: Iterable[int]) -> str:
-    """What the numbers are, from the seeds of each: ``mean ± standard deviation over 5 seeds``."""
+    """Words for what the numbers are, from the seeds of each: ``mean ± standard deviation over 5 seeds``."""
     words = several(n_seeds, "seed")
     return "one seed" if words == "1 seed" else f"mean ± standard deviation over {words}"

@@ -1,4 +1,4 @@
-"""What people write in an experiment's YAML, checked before any of it is used; all that is wrong is said at once."""
+"""Base of models of an experiment's YAML, checked before any of it is used; all that is wrong is said at once."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast

@@ -130,7 +130,7 @@ def _curves(shown: ShownTable, found: pd.DataFrame, words: str, below: str) -> F
 
 @layout("table.csv", "table.md")
 def round_costs(shown: ShownTable) -> dict[str, bytes]:
-    """What an arm costs: megabytes of tensors, seconds, and frames that its model segments in a second.
+    """Costs of an arm: megabytes of tensors, seconds, and frames that its model segments in a second.
 
     Bytes are those of the tensors that a job's rounds noted, of one site in one round; what NVFlare writes beside them,
     and models that are released or only scored, are not among them. Seconds are of this machine and its load. Of an arm
@@ -171,7 +171,7 @@ def _costs(shown: ShownTable, arm: ShownArm) -> dict[str, str | float]:
 
 
 def _sites_of_a_job(rounds: pd.DataFrame, name: str) -> float:
-    """How many sites train in one of an arm's jobs: a site has one row of images in it, and it has one first round."""
+    """Number of sites that train in one of an arm's jobs: a site has one row of images in it, and one first round."""
     jobs = len(selected(rounds, site=SERVER, unit="0", metric=name))
     return len(selected(rounds, unit="all", metric=IMAGES)) / jobs or 1
 

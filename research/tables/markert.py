@@ -163,7 +163,7 @@ def label_figures(
     bars: list[str] = [],  # noqa: B006
     personal: list[str] = [],  # noqa: B006
 ) -> dict[str, bytes]:
-    """What the rounds and single labels show, without a table (Fig. 6.3 to 6.6, A.2 to A.4).
+    """Figures of the rounds and of single labels, without a table (Fig. 6.3 to 6.6, A.2 to A.4).
 
     Args:
         shown: the table.

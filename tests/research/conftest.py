@@ -29,7 +29,7 @@ def runs():
 
 @pytest.fixture
 def evidence():
-    """What claims about cases are judged by, of tables of scores."""
+    """Evidence of claims about cases, of tables of scores."""
     return lambda *frames: Evidence(joined(frames), {"dice": DICE}, {f"site_{i}": f"site_{i}" for i in range(3)})
 
 
@@ -75,7 +75,7 @@ def predictions(arm, seed, error, draw="0", **more):
 
 @pytest.fixture
 def image_evidence():
-    """What claims about images are judged by, from {arm: error} and three seeds, with rounds if there are any."""
+    """Evidence of claims about images, from {arm: error} and three seeds, with rounds if there are any."""
 
     def make(errors, draws=("0",), rounds=()):
         frames = [predictions(arm, seed, e, d) for arm, e in errors.items() for seed in range(3) for d in draws]

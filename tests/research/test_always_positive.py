@@ -1,4 +1,4 @@
-"""What calling every label in every frame would score, worked out by hand."""
+"""Scores of calling every label in every frame, worked out by hand."""
 
 import numpy as np
 import pytest

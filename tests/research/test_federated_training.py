@@ -115,7 +115,7 @@ def test_factors_are_of_what_the_federation_has_set():
 
 
 def test_sites_without_labels_that_are_left_out_are_only_scored():
-    """What the same arm without them says in other words: the two share one run."""
+    """The same arm without them says so in other words: the two share one run."""
     more = {"weights": {"site_1": 2, "site_2": 0.5}, "overrides": {"unsupervised": {"teacher": "ema"}}}
     made = job(train=PAIR, control="left_out", scaled=RATE, **more)
     assert made.sites == {"image_1": "supervised", "image_2": "evaluate", "image_3": "evaluate"}

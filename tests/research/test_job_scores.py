@@ -1,4 +1,4 @@
-"""What a run's folder says: complete, readable, every case told apart."""
+"""Scores of a run's folder: complete, readable, every case told apart."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What an arm costs, worked out by hand, from what its jobs recorded."""
+"""Costs of an arm, worked out by hand, from what its jobs recorded."""
 
 import json
 

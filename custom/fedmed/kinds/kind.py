@@ -1,4 +1,4 @@
-"""What a kind of task is: words of its model card and label server, ranges of the numbers that its sites report."""
+"""Base of kinds of task: words of model card and label server, ranges of the numbers that sites report."""
 
 import math
 import sys
@@ -79,7 +79,7 @@ class CardWords:
         return f"{self.trained if role == 'supervised' else 'trained without'} {self.labels}"
 
     def channels(self, names: list[tuple[str, str]]) -> str:
-        """What comes out, by (value, name) of each channel."""
+        """Words for what comes out, from (value, name) of each channel."""
         shown = (f"{value} = {name}" if self.numbered else name for value, name in names)
         return self.output.format(names=", ".join(shown))
 
@@ -97,7 +97,7 @@ class Range:
     whole: bool = False
 
     def holds(self, value: object) -> bool:
-        """Whether a value is a number and lies in it; NaN and infinity lie in none."""
+        """Tell whether a value is a number and lies in it; NaN and infinity lie in none."""
         slack = 0 if self.whole else SLACK
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
             return False
@@ -168,7 +168,7 @@ class Kind:
             raise BundleError(f"'images' is '{self.images}'; {type(self).__name__} reads {known}")
 
     def form(self, classes: Sequence[str] | None = None) -> UnlabelledEntry:
-        """How an entry of a datalist looks.
+        """Form of an entry of a datalist.
 
         Args:
             classes: names of the job's classes, if it has some.
@@ -176,7 +176,7 @@ class Kind:
         raise NotImplementedError
 
     def looks_like(self, labelled: Sequence[Mapping[str, Any]], unlabelled: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether the entries of a site look like this kind; asked only where no job says the kind.
+        """Tell whether the entries of a site look like this kind; asked only where no job says the kind.
 
         Args:
             labelled: entries of all lists with labels.
@@ -185,11 +185,11 @@ class Kind:
         return False
 
     def misfit(self, classes: Sequence[str]) -> str:
-        """Why a model of this kind cannot have these classes, as a sentence; empty where it can, or names none."""
+        """Say why a model of this kind cannot have these classes; empty where it can, or names none."""
         return ""
 
     def numbers(self, classes: Sequence[str]) -> tuple[str, ...]:
-        """What a site sends of its testing list beside the scores and the number of cases, such as counts a class."""
+        """Numbers that a site sends of its testing list beside scores and number of cases, such as counts a class."""
         return ()
 
     def ranges(self, score: Score, classes: Sequence[str]) -> dict[str, Range]:

@@ -1,4 +1,4 @@
-"""What an algorithm or an adaptation is, and a method with them."""
+"""Algorithms and adaptations: what a study adds to a method."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ class Algorithm:
         return self.rule(rule["args"])
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        """What leaves a site beside the model on top of the method's."""
+        """Values that leave a site beside the model, on top of the method's."""
         return ()
 
 
@@ -103,7 +103,7 @@ class Adaptation(Algorithm):
         return tuple(LOOKS) if self.scored_sites else ("unsupervised",)
 
     def overlays_of(self, role: str) -> tuple[str, ...]:
-        """What tells, at sites with labels; what adapts, at those of :attr:`adapting`."""
+        """Overlays that tell, at sites with labels; that adapt, at those of :attr:`adapting`."""
         if role in self.adapting:
             return (LOOKS[role], str(self.overlay))
         return (self.telling,) if role == "supervised" and self.telling else ()

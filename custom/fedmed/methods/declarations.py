@@ -1,4 +1,4 @@
-"""What a method says of itself: roles, values beside the model, scalars."""
+"""Declarations of a method: roles, values beside the model, scalars."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ WITH_UPDATE, BEFORE_TRAINING = "train", "metadata"  # the task with whose answer
 
 @dataclass(frozen=True)
 class Role:
-    """What sites of one role do.
+    """Part that sites of one role have.
 
     Attributes:
         does: in words, after a site's name: ``trains with labels``.
@@ -89,7 +89,7 @@ class Exchanged:
 
     @classmethod
     def of(cls, values: Sequence[AuxiliaryValue]) -> "Exchanged":
-        """What a method says of those of its values that leave before training."""
+        """Make it of a method's values, of which those count that leave before training."""
         if not (told := [value for value in values if value.task == BEFORE_TRAINING]):
             return cls()
         first, names = told[0], tuple(value.name for value in told)
@@ -97,15 +97,15 @@ class Exchanged:
         return cls(names, first.round, first.when == ONCE, first.entries, first.sent_by, given)
 
     def in_round(self, round: int) -> bool:
-        """Whether sites answer such a task before they train in this round."""
+        """Tell whether sites answer such a task before they train in this round."""
         return bool(self.names) and (round == self.first_round if self.once else round >= self.first_round)
 
     def sends(self, role: str) -> bool:
-        """Whether sites of a role answer it."""
+        """Tell whether sites of a role answer it."""
         return bool(self.names) and (self.sent_by or role) == role in TRAINING_ROLES
 
     def receives(self, role: str) -> bool:
-        """Whether sites of a role get what others answer."""
+        """Tell whether sites of a role get what others answer."""
         return bool(self.names) and role in self.given_to
 
 

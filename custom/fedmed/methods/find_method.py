@@ -47,7 +47,7 @@ def load_method(spec: Any, allowed: Collection[str] = ()) -> Method:
 
 
 def as_named_now(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What studies and runs of FedMed 0.1 call an algorithm and is an adaptation, under its name of today."""
+    """Move what studies and runs of FedMed 0.1 call an algorithm, and is an adaptation today, to its name of today."""
     chosen = spec.get("algorithm")
     if not isinstance(chosen, Mapping) or not is_adaptation(chosen):
         return dict(spec)
@@ -59,7 +59,7 @@ def as_named_now(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def method_spec(study: Mapping[str, Any]) -> dict[str, Any]:
-    """What :func:`load_method` takes, of the plain values of a study; ``{}`` where they name no method."""
+    """Argument of :func:`load_method`, of the plain values of a study; ``{}`` where they name no method."""
     if not (spec := dict(study.get("method") or {})):
         return {}
     if adaptations := [_chosen(one) for one in study.get("adaptation") or ()]:
@@ -88,7 +88,7 @@ def study_of_run(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_adaptation(algorithm: Any) -> bool:
-    """Whether what a study calls its algorithm, a name or ``name`` and ``args``, is an adaptation now."""
+    """Tell whether what a study calls its algorithm, a name or ``name`` and ``args``, is an adaptation now."""
     name = algorithm.get("name") if isinstance(algorithm, Mapping) else algorithm
     return isinstance(name, str) and name in ADAPTATIONS_NOW
 

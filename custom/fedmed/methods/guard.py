@@ -21,7 +21,7 @@ FRACTION = "train_foreground_fraction"
 
 @dataclass(frozen=True)
 class SuspectedCollapse:
-    """What a guard has found at a site.
+    """Finding of a guard at a site.
 
     Attributes:
         site: the site concerned.
@@ -101,7 +101,6 @@ class PseudoLabelGuard(Guard):
         self.advice = advice
 
     def judge(self, update: Update) -> SuspectedCollapse | None:
-        """See :class:`fedmed.methods.guard.Guard`."""
         fraction, first = update.metrics[FRACTION], self.memory.setdefault(update.site, [])
         reference = median(first) if first else None
         if len(first) < REFERENCE_ROUNDS:

@@ -1,4 +1,4 @@
-"""What a study begins with where sites without labels can only learn from what labels have taught."""
+"""First rounds of a study whose sites without labels can only learn from what labels have taught."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a method is, and what of a model it lets stay at a site: private layers, statistics of normalisation."""
+"""Base of methods, and what of a model they let stay at a site: private layers, statistics of normalisation."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -61,11 +61,11 @@ class Method:
         return {}
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        """What leaves a site beside the model."""
+        """Values that leave a site beside the model."""
         return ()
 
     def rule(self) -> dict[str, Any]:
-        """What the server makes of a round's updates: ``path`` and ``args`` of a rule."""
+        """Rule of the server, ``path`` and ``args``: what it makes of a round's updates."""
         return {"path": MEAN, "args": {}}
 
     def amended(self, rule: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Method:
         return ()
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-        """What a study's values that are not defaults cannot mean with this: key, and a sentence."""
+        """Find what a study's values that are not defaults cannot mean with this: key, and a sentence."""
         return ()
 
     def guards(self) -> Mapping[str, Guard]:
@@ -116,11 +116,11 @@ class Method:
         return {}
 
     def card(self) -> str:
-        """How the model came about, a sentence for its card."""
+        """Say how the model came about, in a sentence for its card."""
         return ""
 
     def dry_run(self) -> tuple[str, ...]:
-        """What a site should know before it takes part, in sentences."""
+        """Say what a site should know before it takes part, in sentences."""
         return ()
 
     def spec(self) -> dict[str, Any]:
@@ -128,11 +128,11 @@ class Method:
         return {"path": f"{type(self).__module__}.{type(self).__name__}", "args": asdict(self)}
 
     def role(self, name: str) -> Role:
-        """What sites of a role do; an empty role for one that the method does not have."""
+        """Return what sites of a role do; an empty role for one that the method does not have."""
         return self.roles().get(name, Role("takes part", ""))
 
     def exchange(self) -> Exchanged:
-        """What sites send of their images before they train."""
+        """Values that sites send of their images before they train."""
         return Exchanged.of(self.values())
 
     def with_update(self, needed: bool = False) -> list[str]:
@@ -140,7 +140,7 @@ class Method:
         return [v.name for v in self.values() if v.task == WITH_UPDATE and (v.needed or not needed)]
 
     def misfits(self, sites: Mapping[str, str]) -> list[str]:
-        """Why these sites and roles are not for this method, in sentences; none if they are."""
+        """Find why these sites and roles are not for this method, in sentences; none if they are."""
         known: Mapping[str, Role] = self.roles()
         found: list[str] = []
         for site, role in sorted(sites.items()):
@@ -178,7 +178,7 @@ def what_stays(group: str) -> tuple[str, ...]:
 
 
 def lent_by(owner: str) -> str:
-    """Whose private layers scored a site that has none of its own, after ``scored``."""
+    """Name whose private layers scored a site that has none of its own, after ``scored``."""
     return "with the mean of the sites' private layers" if owner == ALL_SITES else f"with {owner}'s decoder"
 
 
@@ -190,7 +190,7 @@ def of_role(buffers: Buffers, role: str) -> str:
 
 
 def at_server(buffers: Buffers) -> str:
-    """How the server takes the statistics that it is sent: ``average``, ``pooled``, or ``local`` where nobody sends."""
+    """Policy of the server for statistics that it is sent: ``average``, ``pooled``, or ``local`` where nobody sends."""
     found = {of_role(buffers, role) for role in ("supervised", "unsupervised")}
     known = (policy for policy in ("pooled", "average", "local") if policy in found)
     return next(known, min(found))  # the rule refuses what is no policy

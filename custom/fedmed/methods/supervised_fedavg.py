@@ -26,17 +26,13 @@ class SupervisedFedAvg(Method):
     weighting: str = "iterations"
 
     def roles(self) -> Mapping[str, Role]:
-        """Sites with labels, and those that are only scored."""
         return {"supervised": replace(SUPERVISED, least=1), "evaluate": EVALUATED}
 
     def rule(self) -> dict[str, Any]:
-        """The weighted mean of all sites."""
         return {"path": MEAN, "args": {"weighting": self.weighting}}
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """The loss."""
         return (LOSS,)
 
     def card(self) -> str:
-        """How the model came about."""
         return "Each site trained on its own labelled images, and the server averaged what they learned."

@@ -60,15 +60,12 @@ class WithAlgorithm(Method):
         return {**self.method.settings(role), **own}
 
     def corrections(self, network: nn.Module) -> Sequence[Correction]:
-        """Of both."""
         return (*self.method.corrections(network), *self.algorithm.corrections(network))
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        """Of both."""
         return (*self.method.values(), *self.algorithm.values())
 
     def amended(self, rule: Mapping[str, Any]) -> dict[str, Any]:
-        """With the algorithm's part at the server."""
         return self.algorithm.amended(rule)
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -108,11 +105,9 @@ class WithAlgorithm(Method):
             yield key.partition(".")[0], f"'{key}': {stays}; leave it out"
 
     def card(self) -> str:
-        """The method's, and the algorithm."""
         return f"{self.method.card()} The federation ran {self.algorithm.title} ({self.algorithm.source})."
 
     def spec(self) -> dict[str, Any]:
-        """See :meth:`Method.spec`."""
         before, chosen = self.method.spec(), dict(self.chosen)
         if self.key == "algorithm":
             return {**before, self.key: chosen}

@@ -34,11 +34,9 @@ class Amplitude(Algorithm):
             raise JobError(f"'band_strength' is {self.band_strength!r}; give a number above 0 and at most 1")
 
     def settings(self) -> Mapping[str, Any]:
-        """The strength."""
         return {"band_strength": self.band_strength}
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        """The amplitudes."""
         return (
             AuxiliaryValue(
                 AMPLITUDES,

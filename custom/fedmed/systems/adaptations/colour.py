@@ -23,7 +23,6 @@ class Colour(Adaptation):
     telling: ClassVar[str] = "own_colours"
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        """The colours."""
         tells = (
             "The colours of the training images together: mean, deviation, and how much they differ from image to "
             "image."

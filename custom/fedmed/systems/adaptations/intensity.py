@@ -23,6 +23,5 @@ class Intensity(Adaptation):
     telling: ClassVar[str] = "own_intensities"
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        """The histogram."""
         tells = "A histogram of the training images: how many voxels, or pixels, are how bright."
         return self.told(INTENSITIES, "100 numbers", tells)

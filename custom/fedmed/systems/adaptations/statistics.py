@@ -40,6 +40,5 @@ class Statistics(Adaptation):
             raise JobError(f"'judged' is {self.judged!r}; write true or false")
 
     def settings(self) -> Mapping[str, Any]:
-        """The prior, the dead zone, and whether what the model calls may speak against it."""
         names = ("prior", "dead_zone", "judged")
         return {f"statistics_{name}": getattr(self, name) for name in names}

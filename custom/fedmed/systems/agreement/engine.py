@@ -89,7 +89,6 @@ class AgreementEngine(PseudoLabelTrainer):
             self._both(images)
 
     def extras(self) -> dict[str, float | Tensor]:
-        """The share of voxels that counted in the round."""
         return {"agreed_share": float(self._counted) / max(1, self._batches)}
 
     def student_view(self, images: Tensor, batchdata: Mapping[str, Any]) -> Tensor:
@@ -127,7 +126,6 @@ class AgreementEngine(PseudoLabelTrainer):
         return self._alignments[whose](p) if whose in self._alignments else p
 
     def unlabelled_loss(self, q: Tensor, targets: tuple[Tensor, Tensor]) -> Tensor:
-        """The loss over the voxels that count."""
         return self.agreement_loss(q, *targets)
 
 

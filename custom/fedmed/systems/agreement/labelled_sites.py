@@ -1,4 +1,4 @@
-"""What sites with labels tell of theirs: shares of classes, confidence where they are right, scores of two means."""
+"""Values that sites with labels send: shares of classes, confidence where they are right, scores of two means."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -78,7 +78,6 @@ class LabelShares(Correction):
         self._shares: Tensor | None = None
 
     def begin(self, start: RoundStart) -> None:
-        """Before the round's first step."""
         if self._shares is None and self.confidence.counts is not None:
             n_classes = len(self.confidence.counts)
             counts = sum((self._count(index, n_classes) for index in range(len(self.dataset))), torch.zeros(n_classes))
@@ -90,15 +89,12 @@ class LabelShares(Correction):
         return torch.bincount(found.long(), minlength=n_classes)[:n_classes].double()
 
     def extras(self) -> dict[str, float | Tensor]:
-        """See the class."""
         return {} if self._shares is None else {"label_shares": self._shares.float()}
 
     def state_dict(self) -> dict[str, Any]:
-        """The shares."""
         return {} if self._shares is None else {"shares": self._shares}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
         self._shares = state_dict.get("shares")
 
 
@@ -136,7 +132,6 @@ class JudgedMeans(Correction):
         self._found: dict[str, float | Tensor] = {}
 
     def begin(self, start: RoundStart) -> None:
-        """Before the round's first step."""
         progress = start.round / max(1, start.rounds - 1)
         quantiles = self.confidence.quantiles(self.first + (self.last - self.first) * progress)
         if quantiles is None:
@@ -158,7 +153,6 @@ class JudgedMeans(Correction):
             self.confidence.paused = False
 
     def extras(self) -> dict[str, float | Tensor]:
-        """See the class."""
         return self._found
 
 

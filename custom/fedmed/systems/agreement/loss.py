@@ -21,7 +21,7 @@ def likeliest(p: Tensor) -> Tensor:
 
 
 def agreed(local: Tensor, labelled: Tensor, gate: Sequence[float] | Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Where two models name the same class, and both together are sure enough of it.
+    """Find where two models name the same class, and both together are sure enough of it.
 
     Args:
         local, labelled: probabilities (B, C, ...), or (B, 1, ...) of class 1 of two.

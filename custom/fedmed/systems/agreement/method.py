@@ -60,7 +60,6 @@ class Agreement(Method):
     fixed_gate: float = 0.9
 
     def roles(self) -> Mapping[str, Role]:
-        """Sites with labels, which also judge; sites without; and those that are only scored."""
         told = {"judged_means": self.gate or self.careful or self.align, "label_confidence": self.gate}
         told["label_shares"] = self.align
         asked = tuple(overlay for overlay, is_asked in told.items() if is_asked)
@@ -71,7 +70,6 @@ class Agreement(Method):
         }
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        """The share of agreement of a site without labels; what labelled sites tell of the model."""
         share = "The share of the site's voxels, or images, on which two models agree."
         sure = "How sure the received model is, on the validation list, where it is right: one number for each class."
         judged = "The score on the validation list of the model with what sites without labels added, and without."
@@ -86,31 +84,26 @@ class Agreement(Method):
         return tuple(found)
 
     def rule(self) -> dict[str, Any]:
-        """The mean of the labelled sites, corrected by the others."""
         args = {"combine": self.combine, "strength": self.strength, "ramp_rounds": self.ramp_rounds}
         args |= {"gate": self.gate, "careful": self.careful, "mean": {"path": MEAN, "args": {}}}
         args |= {"fixed_gate": self.fixed_gate} if self.gate else {}
         return {"path": "fedmed.systems.agreement.server.LabelledMean", "args": args}
 
     def settings(self, role: str) -> Mapping[str, Any]:
-        """With a gate, probabilities are learned only of voxels that count."""
         return {"everywhere": False} if self.gate and role == "unsupervised" else {}
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """A gate beside a loss to which every voxel counts."""
         if self.gate and said.get("overrides", {}).get("unsupervised", {}).get("everywhere"):
             told = "'overrides.unsupervised.everywhere' is true: every voxel would be learned, whatever the gate says"
             yield "overrides", f"{told}; leave it out, or set the method's 'gate' to false"
 
     def guards(self) -> Mapping[str, Guard]:
-        """Against pseudo-labels that spread or vanish, with advice that this method can follow."""
         advice = ["lower unsupervised_learning_rate"]
         advice += ["lower the method's strength"] if self.combine == "correct" else []
         advice += [] if self.careful else ["set the method's careful, so that labelled sites judge"]
         return {"pseudo_labels": PseudoLabelGuard(", or ".join(advice))}
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """The loss, how much of an image is predicted, and how much counts."""
         return (
             LOSS,
             Scalar(FRACTION, "predicted foreground", "share"),
@@ -118,18 +111,15 @@ class Agreement(Method):
         )
 
     def report_sections(self) -> tuple[str, ...]:
-        """How much sites without labels moved the model."""
         return ("fedmed.systems.agreement.report.AddedWeightSection",)
 
     def card(self) -> str:
-        """How the model came about."""
         return (
             "Sites without labels learned what their own model and the mean of the labelled sites agreed on; their "
             "difference corrected that mean (after Zhang et al. 2023)."
         )
 
     def dry_run(self) -> tuple[str, ...]:
-        """What the scalars and values tell."""
         return (
             "The mean share of voxels that the model takes for foreground leaves with each update of a site without "
             "labels.",

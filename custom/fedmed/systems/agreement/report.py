@@ -1,4 +1,4 @@
-"""How much sites without labels moved the model, and what labelled sites saw of it."""
+"""Part of a report: how much sites without labels moved the model, and what labelled sites saw of it."""
 
 from typing import Any
 
@@ -26,11 +26,9 @@ class AddedWeightSection:
         return {"added_weight": Chart(added_weight, CAPTION)} if _of(run, "trust") else {}
 
     def columns(self, run: Run) -> dict[str, dict[str, float]]:
-        """None."""
         return {}
 
     def notes(self, run: Run) -> list[str]:
-        """The last weight."""
         found = _of(run, "trust")
         return [f"The do-no-harm weight of the last round was {found[-1][1]:.0%}."] if found else []
 

@@ -80,7 +80,6 @@ class LabelledMean:
         self.joined = 0  # rounds in which sites without labels counted
 
     def check(self, senders: ExpectedSenders) -> None:
-        """Refuse a federation without a labelled site."""
         if LABELLED not in senders.roles.values():
             raise JobError(
                 f"no site has the role '{LABELLED}'; this rule needs a site with labels, which sites without them "
@@ -89,17 +88,14 @@ class LabelledMean:
         self.mean.check(senders)
 
     def check_update(self, update: Contribution) -> None:
-        """Refuse reported values that cannot be meant."""
         self.mean.check_update(update)
         check_reports(update)
 
     def state(self) -> dict[str, Any]:
-        """The mean's, the do-no-harm weight and the rounds of the ramp."""
         judge = {"judge": self.judge.state()} if self.judge else {}
         return {"joined": self.joined, **judge, **({"mean": kept} if (kept := self.mean.state()) else {})}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state`."""
         self.joined = state.get("joined", 0)
         self.mean.restore(state.get("mean", {}))
         if self.judge:
@@ -134,7 +130,7 @@ class LabelledMean:
         return outcome
 
     def _strength(self, labelled: Sequence[Contribution], moving: Sequence[Contribution]) -> float:
-        """How much U counts, before the do-no-harm weight."""
+        """Weight of U, before the do-no-harm weight."""
         if self.combine == "correct":
             return self.strength * (min(1.0, self.joined / self.ramp_rounds) if self.ramp_rounds else 1.0)
         if self.combine == "average":
@@ -184,7 +180,6 @@ class AgreedSamples(SampleWeighting):
     kind = "agreed samples"
 
     def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
-        """Images times share."""
         images = super().of_trained(updates, user_weights)
         return {update.site: images[update.site] * agreed_share(update) for update in updates}
 
@@ -196,7 +191,7 @@ def class_numbers(updates: Sequence[Contribution], name: str) -> Tensor | None:
 
 
 def agreed_share(update: Contribution) -> float:
-    """What the site reports, 1 where it reports nothing."""
+    """Share that the site reports, 1 where it reports nothing."""
     return float(update.extras.get(SHARE, 1.0))
 
 
@@ -237,7 +232,7 @@ def check_reports(update: Contribution) -> None:
 def unusual(
     labelled: Sequence[Contribution], others: Sequence[Contribution], moving: Sequence[Contribution], judged: bool
 ) -> Reasons:
-    """What of the reports is missing or 0, and what follows from it, for the round's record.
+    """Warnings of reports that are missing or 0, and of what follows, for the round's record.
 
     Args:
         labelled: updates of labelled sites.
@@ -260,7 +255,7 @@ def unusual(
 
 
 def ungated(labelled: Sequence[Contribution], fixed: float) -> Reasons:
-    """Which labelled sites tell no confidence, and from where on a voxel counts then, for the round's record."""
+    """Warnings of labelled sites that tell no confidence, and from where on a voxel counts then."""
     silent = [update.site for update in labelled if CONFIDENCE not in update.extras]
     no_number = f"does not send '{CONFIDENCE}' (no validation, or privacy.allowed_extras in its settings)"
     if class_numbers(labelled, CONFIDENCE) is not None:
@@ -299,7 +294,6 @@ class DoNoHarm:
         return self.weight
 
     def state(self) -> dict[str, Any]:
-        """The weight, and what was seen of each site."""
         return {"weight": self.weight, "gains": dict(self.gains)}
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -15,5 +15,4 @@ class FedBN(Algorithm):
     source: ClassVar[str] = "Li et al. 2021, arXiv 2102.07623"
 
     def private(self) -> str:
-        """The group that every network has."""
         return NORM

@@ -48,12 +48,10 @@ class FedDG(Algorithm):
             raise JobError(f"'exclude_self' is {self.exclude_self!r}; write true or false")
 
     def settings(self) -> Mapping[str, Any]:
-        """All of them."""
         names = ("bank_images", "low_frequency", "exclude_self")
         return {name: getattr(self, name) for name in names}
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        """The bank."""
         most = (
             "" if self.low_frequency is None else f", of frequencies up to {self.low_frequency:g} of the shorter side"
         )
@@ -145,15 +143,12 @@ class MixedAmplitudes(Correction):
             self._mix = AmplitudeMix(self._bank, self.seed, self.low_frequency)
 
     def change_images(self, images: Tensor) -> Tensor:
-        """Mixed with the bank."""
         return images if self._mix is None else self._mix(images)
 
     def state_dict(self) -> dict[str, Any]:
-        """The bank."""
         return {} if self._bank is None else {"bank": self._bank}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
         self._bank = state_dict.get("bank")
 
     def _joined(self, others: Sequence[Mapping[str, Any]]) -> Tensor:

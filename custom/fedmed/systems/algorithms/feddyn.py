@@ -42,7 +42,6 @@ class FedDyn(Algorithm):
             raise JobError(f"'delayed_h' is {self.delayed_h!r}; write true or false")
 
     def settings(self) -> Mapping[str, float]:
-        """alpha."""
         return {"alpha": self.alpha}
 
     def rule(self, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +70,6 @@ class DynamicTerm(Correction):
         self._g: dict[str, Tensor] = {}
 
     def begin(self, start: RoundStart) -> None:
-        """Before the round's first step."""
         check_kept(self._g, start.parameters, "gradients of its earlier rounds")
         self._received = start.shared_parameters()
         self._linear = {name: self._g[name].to(t) for name, t in self._received.items() if name in self._g}
@@ -91,11 +89,9 @@ class DynamicTerm(Correction):
             self._g[name] = self._g.get(name, torch.zeros_like(moved)) - self.alpha * moved
 
     def state_dict(self) -> dict[str, Any]:
-        """g."""
         return {"g": dict(self._g)}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
         self._g = {name: tensor.double() for name, tensor in state_dict["g"].items()}
 
 
@@ -127,7 +123,6 @@ class DynamicStep:
     def move(
         self, model: Model, mean: Model, names: Sequence[str], updates: Sequence[Contribution], facts: RoundFacts
     ) -> Mapping[str, Tensor]:
-        """See :class:`ServerStep`."""
         sites, moved = len(facts.training) or len(updates), {}
         for name in names:
             before = self.h.get(name, torch.zeros_like(model[name], dtype=torch.float64))
@@ -139,11 +134,9 @@ class DynamicStep:
         return {**moved, **more}
 
     def state(self) -> dict[str, Any]:
-        """h, and the state of what follows."""
         return {"h": self.h, **({"then": kept} if self.then and (kept := self.then.state()) else {})} if self.h else {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state`."""
         if state and ("h" not in state or set(state) - {"h", *(["then"] if self.then else [])}):
             raise StateError(f"the kept state of the server's step holds {', '.join(map(str, state))}, not FedDyn's h")
         self.h = dict(state.get("h", {}))

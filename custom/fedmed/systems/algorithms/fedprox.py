@@ -27,7 +27,6 @@ class FedProx(Algorithm):
         in_range("mu", self.mu, least=0)
 
     def settings(self) -> Mapping[str, float]:
-        """mu."""
         return {"mu": self.mu}
 
 
@@ -45,7 +44,6 @@ class ProximalTerm(Correction):
         self.mu = in_range("mu", mu, least=0)
 
     def begin(self, start: RoundStart) -> None:
-        """Before the round's first step."""
         self._received = {name: tensor for name, tensor in start.received.items() if name in start.parameters}
 
     def before_step(self, parameters: Parameters) -> None:

@@ -35,11 +35,9 @@ class FedRep(Algorithm):
         in_range("head_share", self.head_share, above=0, below=1)
 
     def settings(self) -> Mapping[str, float]:
-        """head_share."""
         return {"head_share": self.head_share}
 
     def private(self) -> str:
-        """The head."""
         return self.group
 
 
@@ -96,7 +94,6 @@ class HeadFirst(Correction):
         _thaw(self._body)
 
     def end(self, parameters: Parameters) -> None:
-        """Nothing is frozen any more."""
         _thaw(self._head)
 
 

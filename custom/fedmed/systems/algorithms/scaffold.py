@@ -36,7 +36,6 @@ class Scaffold(Algorithm):
         return {"path": "fedmed.systems.algorithms.scaffold.ControlledMean", "args": {"mean": mean}}
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        """The change of a site's control variate."""
         tells = (
             "How the mean gradient of the site's training images has changed since the round before: as much as an "
             "update tells of them, a second time, and without the noise that the site's settings add to updates."
@@ -61,7 +60,6 @@ class ControlVariate(Correction):
         self._difference: dict[str, Tensor] = {}
 
     def begin(self, start: RoundStart) -> None:
-        """Before the round's first step."""
         check_kept(self._own, start.parameters, "control variates")
         server = start.values.get(CONTROL, {})
         received = start.shared_parameters()
@@ -80,7 +78,6 @@ class ControlVariate(Correction):
                 gradient.add_(shift)
 
     def end(self, parameters: Parameters) -> None:
-        """The new c_i, and its difference to the one before."""
         self._difference = {}
         for name, total in self._sum.items() if self._steps else ():
             new = (total / self._steps).cpu()
@@ -88,15 +85,12 @@ class ControlVariate(Correction):
             self._own[name] = new
 
     def extras(self) -> dict[str, Any]:
-        """See the class."""
         return {DIFFERENCE: dict(self._difference)}
 
     def state_dict(self) -> dict[str, Any]:
-        """c_i."""
         return {"own": dict(self._own)}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
         self._own = dict(state_dict["own"])
 
 
@@ -120,7 +114,6 @@ class ControlledMean:
         self.control: dict[str, Tensor] = {}
 
     def check(self, senders: ExpectedSenders) -> None:
-        """What the mean refuses."""
         self.mean.check(senders)
 
     def check_update(self, update: Contribution) -> None:
@@ -149,12 +142,10 @@ class ControlledMean:
         return outcome
 
     def state(self) -> dict[str, Any]:
-        """c, and the mean's."""
         state: dict[str, Any] = {"control": self.control} if self.control else {}
         return state | ({"mean": kept} if (kept := self.mean.state()) else {})
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state`."""
         if odd := set(state) - {"control", "mean"}:
             raise StateError(f"the kept state of the server's rule holds {', '.join(map(str, odd))}, not SCAFFOLD's c")
         self.control = dict(state.get("control", {}))

@@ -35,5 +35,4 @@ class ConsistencyEngine(PseudoLabelTrainer):
         return p, {"confident_fraction": region, "foreground_fraction": (p > 0.5).float().mean()}
 
     def unlabelled_loss(self, q: Tensor, targets: Tensor) -> Tensor:
-        """Eq. 6."""
         return self.consistency_loss(targets, q)

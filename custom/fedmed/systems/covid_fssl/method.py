@@ -31,7 +31,6 @@ class Consistency(Method):
     small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 14, "steps": 30, "warm_start": {"rounds": 6}}
 
     def roles(self) -> Mapping[str, Role]:
-        """Sites with labels, sites without, and those that are only scored."""
         unlabelled = replace(UNLABELLED, overlays=("unlabelled", "consistency"))
         return {"supervised": SUPERVISED, "unsupervised": unlabelled, "evaluate": EVALUATED}
 
@@ -40,11 +39,9 @@ class Consistency(Method):
         return {"path": MEAN, "args": {"weighting": "iterations"}}
 
     def guards(self) -> Mapping[str, Guard]:
-        """Against pseudo-labels that spread or vanish."""
         return {"pseudo_labels": PseudoLabelGuard(ADVICE)}
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """The loss, and how much of an image is predicted and trained on."""
         return (
             LOSS,
             Scalar(FRACTION, "predicted foreground", "share"),
@@ -52,9 +49,7 @@ class Consistency(Method):
         )
 
     def card(self) -> str:
-        """How the model came about."""
         return "Sites without labels learned from the confident part of the model's own predictions (Yang et al. 2021)."
 
     def dry_run(self) -> tuple[str, ...]:
-        """What the scalars tell."""
         return ("The mean share of voxels that the model takes for foreground leaves with each update of a site.",)

@@ -69,22 +69,18 @@ class PrototypeAlignment(Correction):
             self._align(self._prototypes(start.received), start.shared_parameters())
 
     def end(self, parameters: Parameters) -> None:
-        """Keep the trained layers, and measure."""
         tensors = self.network.state_dict()
         self._old = {name: tensors[name].detach().cpu().clone() for name in self._shared}
         with torch.enable_grad():
             self._trace = max(self._fisher([p for p in parameters.values() if p.requires_grad]), LEAST)
 
     def extras(self) -> dict[str, Any]:
-        """See the class."""
         return {} if self._trace is None else {TRACE: self._trace}
 
     def state_dict(self) -> dict[str, Any]:
-        """The old encoder."""
         return {"old": dict(self._old)}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
         self._old = dict(state_dict["old"])
 
     @torch.no_grad()

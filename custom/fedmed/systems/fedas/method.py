@@ -42,28 +42,22 @@ class FedAS(Method):
         in_range("most", self.most, above=0, most=1e12)
 
     def roles(self) -> Mapping[str, Role]:
-        """Sites with labels, which align and measure, and those that are only scored; the head stays at each."""
         return private_roles(self.group, ("fedas",))
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        """By what a site is weighed."""
         return (AuxiliaryValue(TRACE, "one number", WITH_UPDATE, "to the server", TRACE_TELLS),)
 
     def rule(self) -> dict[str, Any]:
-        """The mean weighted by the traces."""
         weighting = {"by": "fedmed.aggregation.reported.ReportedWeighting", "name": TRACE, "most": self.most}
         return {"path": MEAN, "args": {"weighting": weighting}}
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """A study that says in another place what stays at the sites."""
         return said_elsewhere(said)
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """The loss."""
         return (LOSS,)
 
     def card(self) -> str:
-        """How the model came about."""
         return (
             "Each site trained on its own labelled images with a last layer of its own; the other layers were first "
             "aligned with what the site had, and averaged by how much each site's images still moved them (FedAS, Yang "
@@ -71,7 +65,6 @@ class FedAS(Method):
         )
 
     def dry_run(self) -> tuple[str, ...]:
-        """What does not leave, and what a refused value means."""
         return (
             *what_stays(self.group),
             f"If one site does not allow '{TRACE}' to leave, the round is weighed by numbers of images.",

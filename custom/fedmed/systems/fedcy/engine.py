@@ -67,7 +67,6 @@ class CycleEngine(UnlabelledTrainer):
         self.max_grad_norm, self.statistics_momentum = max_grad_norm, statistics_momentum
 
     def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
-        """Train ``max_epochs`` epochs."""
         for layer in self.network.modules():
             if isinstance(layer, _BatchNorm) and self.statistics_momentum is not None:
                 layer.momentum = self.statistics_momentum

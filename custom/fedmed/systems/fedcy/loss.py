@@ -14,7 +14,7 @@ TINY = 1e-8  # the least norm of features: the cosine of a zero vector is 0
 
 @dataclass(frozen=True)
 class Cycles:
-    """What became of the frames of some clips; scalars.
+    """Measures of the way that the frames of some clips took; scalars.
 
     Attributes:
         loss: of Eq. 2 and 3 of :class:`CycleConsistencyLoss`.
@@ -141,7 +141,7 @@ class CycleConsistencyLoss:
 
 
 def feature_spread(clips: Tensor) -> Tensor:
-    """How unlike the frames of a clip are: 1 − mean cosine of two of them, 0 where all are the same.
+    """Return how unlike the frames of a clip are: 1 − mean cosine of two of them, 0 where all are the same.
 
     Args:
         clips: features (C, k, D), k ≥ 2.

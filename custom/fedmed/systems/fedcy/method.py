@@ -60,11 +60,9 @@ class FedCy(Method):
         return {"path": MEAN, "args": {"weighting": "samples"}}
 
     def guards(self) -> Mapping[str, Guard]:
-        """Against features that become the same for all frames."""
         return {"features": FeatureGuard()}
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """The loss, how frames come back, and how unlike they are."""
         return (
             LOSS,
             Scalar("train_cycle_back", "frames that come back", "share", "higher", BACK_TELLS),
@@ -76,18 +74,15 @@ class FedCy(Method):
         )
 
     def report_sections(self) -> tuple[str, ...]:
-        """How much each site counted, and who sends what."""
         return ("fedmed.systems.fedcy.report.SentPartsSection",)
 
     def card(self) -> str:
-        """How the model came about."""
         return (
             "Sites without labels learned to find each frame of a clip again by way of another clip; the classifier "
             "comes from labelled sites alone, and features are averaged by frames (Kassem et al. 2023)."
         )
 
     def dry_run(self) -> tuple[str, ...]:
-        """What the scalars and numbers of frames tell."""
         return (
             "How many frames a round processed leaves with each update: it tells how long its videos are in all.",
             "A site without labels sends what extracts features, and not the classifier.",
@@ -111,7 +106,6 @@ class FedTCC(FedCy):
     small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"]}
 
     def roles(self) -> Mapping[str, Role]:
-        """Sites with videos."""
         return {"unsupervised": replace(CYCLES, least=1)}
 
     def scalars(self) -> tuple[Scalar, ...]:
@@ -119,15 +113,12 @@ class FedTCC(FedCy):
         return tuple(scalar for scalar in super().scalars() if scalar.name != CONTRAST)
 
     def next_methods(self) -> Mapping[str, str]:
-        """The model to use."""
         return {"from_features": "trains the whole network with labels, from these features: that is the model to use"}
 
     def card(self) -> str:
-        """How the model came about."""
         return "Pre-training without labels: each site learned to find a frame of a clip again by way of another clip."
 
     def dry_run(self) -> tuple[str, ...]:
-        """What the numbers of frames tell, and that labels are not used."""
         return (
             super().dry_run()[0],
             "Labels are not used; what extracts features is sent, and no classifier.",
@@ -153,5 +144,4 @@ class FromFeatures(SupervisedFedAvg):
     weighting: str = "samples"
 
     def card(self) -> str:
-        """How the model came about."""
         return "All layers were trained with labels, from features that had been trained without."

@@ -19,16 +19,14 @@ class SentPartsSection:
         return {"aggregation": Chart(shares, caption)} if any(points(run, "n_samples").values()) else {}
 
     def columns(self, run: Run) -> dict[str, dict[str, float]]:
-        """None."""
         return {}
 
     def notes(self, run: Run) -> list[str]:
-        """None: the chart says it."""
         return []
 
 
 def shares(run: Run) -> Figure:
-    """What each site processed in a round, and the weights of the part that all sites send, as bands."""
+    """Chart of the frames that each site processed in a round, and its weight in the part that all sites send."""
     figure = Figure(figsize=(WIDTH, 3.5))
     figure.set_layout_engine("constrained", wspace=0.06)
     processed, bands = figure.subplots(1, 2)

@@ -22,7 +22,6 @@ class FeatureGuard(Guard):
     needs = (SPREAD,)
 
     def judge(self, update: Update) -> SuspectedCollapse | None:
-        """See :class:`fedmed.methods.guard.Guard`."""
         spread, first = update.metrics[SPREAD], self.memory.setdefault(update.site, [])
         reference = median(first) if first else None
         if len(first) < REFERENCE_ROUNDS:

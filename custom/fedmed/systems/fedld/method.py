@@ -33,15 +33,12 @@ class FedLD(Method):
         in_range("share", self.share, above=0, most=1)
 
     def roles(self) -> Mapping[str, Role]:
-        """Sites with labels, and those that are only scored."""
         return {"supervised": replace(SUPERVISED, least=1, overlays=("fedld",)), "evaluate": EVALUATED}
 
     def rule(self) -> dict[str, Any]:
-        """The step along common directions."""
         return {"path": "fedmed.systems.fedld.server.DirectionsMean", "args": {"share": self.share}}
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """A study that asks for an optimizer at the server, which the paper does not have."""
         if "server_step" in said and "rule" not in said:
             yield (
                 "server_step",
@@ -50,11 +47,9 @@ class FedLD(Method):
             )
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """The loss."""
         return (LOSS,)
 
     def card(self) -> str:
-        """How the model came about."""
         return (
             "Each site trained on its own labelled images with a term against too sure predictions, and of what sites "
             "learned the server kept, layer by layer, the directions that most have in common (FedLD, Zeng et al. "
@@ -62,5 +57,4 @@ class FedLD(Method):
         )
 
     def dry_run(self) -> tuple[str, ...]:
-        """How much a site counts."""
         return ("All sites count the same, however many images they have.",)

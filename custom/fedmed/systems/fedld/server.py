@@ -42,7 +42,6 @@ class DirectionsMean(WeightedMean):
     def aggregate(
         self, model: Mapping[str, Tensor], updates: Sequence[Contribution], facts: RoundFacts = FIRST
     ) -> Outcome:
-        """As :meth:`fedmed.aggregation.weighted_mean.WeightedMean.aggregate`."""
         self._tensors = self._directed if facts.round else self._plain
         return super().aggregate(model, updates, facts)
 
@@ -53,7 +52,6 @@ class _DirectedTensors(TensorMeans):
         self.share = share
 
     def weights(self, differences: Sequence[Tensor], senders: Senders) -> Sequence[float]:
-        """Those of the directions."""
         if differences[0].numel() == 1:
             return senders.weights
         scales = torch.tensor(list(senders.scales), dtype=torch.float64)

@@ -110,11 +110,10 @@ class MomentumContrastEngine(UnlabelledTrainer):
         return {} if self.probe_loader is None else {"rsa": self.similarity}
 
     def state_dict(self) -> dict[str, Any]:  # type: ignore[override] # as in StatefulTrainer
-        """What must outlive a round: also the queue, the epochs done and, if it goes on, the key encoder."""
+        """Return what must outlive a round: also the queue, the epochs done and, if it goes on, the key encoder."""
         return {**self.keys.state_dict(), **super().state_dict(), "epochs_done": self.epochs_done}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Accept what :meth:`state_dict` returned, also ``{}``."""
         super().load_state_dict(state_dict)
         self.epochs_done = int(state_dict.get("epochs_done", 0))
         self.keys.load_state_dict(state_dict)

@@ -1,4 +1,4 @@
-"""Where the keys and negatives of momentum contrast come from, and which of them a site keeps between rounds."""
+"""Keys and negatives of momentum contrast, and those that a site keeps between rounds."""
 
 import copy
 import logging
@@ -47,7 +47,7 @@ class KeyQueue:
 
     @property
     def full(self) -> bool:
-        """Whether every row holds a key."""
+        """True where every row holds a key."""
         return self.filled == len(self.keys)
 
     @torch.no_grad()
@@ -137,7 +137,7 @@ class MomentumKeys:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many keys as the queue holds."""
+        """True where there are as many keys as the queue holds."""
         return self.queue is not None and self.queue.full
 
     def begin(self, received: nn.Module) -> None:

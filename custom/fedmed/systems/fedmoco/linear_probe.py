@@ -54,7 +54,7 @@ class FrozenEncoderEngine(SupervisedEngine):
             self.data_loader = loader
 
     def _batches(self, cases: dict[str, Tensor]) -> Iterable[dict[str, Tensor]]:
-        """What iterations get, of the features (n, F) and labels (n,) of all cases."""
+        """Batches of the iterations, of the features (n, F) and labels (n,) of all cases."""
         raise NotImplementedError
 
     @torch.no_grad()

@@ -31,7 +31,7 @@ def info_nce(positive: Tensor, negatives: Tensor, temperature: float) -> Tensor:
 
 
 def told_apart(queries: Tensor, positive: Tensor, negatives: Tensor) -> dict[str, Tensor]:
-    """How well queries (B, d) find their keys, as detached scalars; similarities as for :func:`info_nce`.
+    """Measure how well queries (B, d) find their keys, as detached scalars; similarities as for :func:`info_nce`.
 
     ``contrastive_accuracy``: the share of queries that are nearer to their key than to any negative;
     ``positive_similarity``, their mean similarity to it; ``zero_rows``: the share of queries that are all 0.

@@ -91,7 +91,7 @@ def dissimilarity(rows: Tensor) -> Tensor:
 
 
 def view_of(network: nn.Module, batches: Sequence[Mapping[str, Any]], device: torch.device | str) -> Tensor:
-    """How a network sees images: the :func:`dissimilarity` of their features; () without any image."""
+    """Return how a network sees images: the :func:`dissimilarity` of their features; () without any image."""
     return dissimilarity(features(network, batches, device)) if batches else torch.zeros(0)
 
 

@@ -69,19 +69,15 @@ class FedAvgMoCo(Method):
         return {"unsupervised": CONTRASTIVE}
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        """How much a round changed a site's representation; here for the report alone."""
         return (AuxiliaryValue(CHANGE, "one number", WITH_UPDATE, "to the server", CHANGE_TELLS, needed=False),)
 
     def rule(self) -> dict[str, Any]:
-        """The mean weighted by images."""
         return {"path": MEAN, "args": {"weighting": "samples"}}
 
     def guards(self) -> Mapping[str, Guard]:
-        """Against features that become the same for all images."""
         return {"contrast": ContrastGuard()}
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """The loss, and how well views are told apart."""
         return (
             LOSS,
             Scalar(ACCURACY, "contrastive accuracy", "share", "higher", ACCURACY_TELLS),
@@ -91,18 +87,15 @@ class FedAvgMoCo(Method):
         )
 
     def report_sections(self) -> tuple[str, ...]:
-        """What sites learned, and how much each round changed."""
         return ("fedmed.systems.fedmoco.report.RepresentationSection",)
 
     def next_methods(self) -> Mapping[str, str]:
-        """A quick look at the encoder, and the model to use."""
         return {
             "linear": "trains one layer on the frozen encoder: it tells how much has been learnt",
             "fine_tuning": "trains the whole network with few labels: that is the model to use",
         }
 
     def card(self) -> str:
-        """How the model came about."""
         return "Pre-training without labels by momentum contrast; updates are averaged by the images behind them."
 
 
@@ -137,7 +130,6 @@ class FedMoCo(FedAvgMoCo):
             raise JobError(f"'adaptive' is {self.adaptive!r}; use true or false")
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        """The change of the representation with each update; from a round on statistics of features before it."""
         change = AuxiliaryValue(CHANGE, "one number", WITH_UPDATE, "to the server", CHANGE_TELLS, needed=self.adaptive)
         if self.exchange_from is None:
             return (change,)
@@ -158,7 +150,6 @@ class FedMoCo(FedAvgMoCo):
         return AuxiliaryValue(name, shape, BEFORE_TRAINING, direction, tells, when=FROM_A_ROUND, round=start)
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """An exchange after the last round, which the study asks for and no site ever does."""
         start, rounds = self.exchange_from, said["rounds"]
         if start is not None and start >= rounds:
             text = (
@@ -174,16 +165,14 @@ class FedMoCo(FedAvgMoCo):
         return {"path": MEAN, "args": {"weighting": weighting}}
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """As MoCo, and what became of the others' statistics."""
         return (*super().scalars(), Scalar("train_clamped_fraction", "clamped synthetic values", "share", "lower"))
 
     def card(self) -> str:
-        """How the model came about; whether sites also exchanged statistics tell the rounds alone."""
+        """Words of the model card; whether sites also exchanged statistics is told by the rounds alone."""
         weighed = "how much training changed each site's similarities between images" if self.adaptive else "images"
         return f"Pre-training without labels (FedMoCo); updates are averaged by {weighed}."
 
     def dry_run(self) -> tuple[str, ...]:
-        """Who gets the statistics."""
         return () if self.exchange_from is None else ("Mean and covariance of features go on to the other sites.",)
 
 
@@ -201,12 +190,10 @@ class Linear(SupervisedFedAvg):
     weighting: str = "samples"
 
     def roles(self) -> Mapping[str, Role]:
-        """As supervised averaging, with the overlay that makes it this method."""
         labelled = replace(SUPERVISED, least=1, overlays=(self.overlay,))
         return {"supervised": labelled, "evaluate": replace(EVALUATED, overlays=(self.overlay,))}
 
     def card(self) -> str:
-        """How the model came about."""
         return "A linear classifier on the features of a pre-trained encoder, which stayed as it was."
 
 
@@ -221,5 +208,4 @@ class FineTuning(Linear):
     overlay: ClassVar[str] = "finetune"
 
     def card(self) -> str:
-        """How the model came about."""
         return "All layers were trained with labels, starting from a pre-trained encoder."

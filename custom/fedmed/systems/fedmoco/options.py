@@ -70,7 +70,7 @@ class ContrastOptions:
         return self.milestone_factor ** sum(epoch >= milestone for milestone in self.milestones)
 
     def leaves_own_out(self, images: int | None) -> bool:
-        """Whether keys of a query's own image are left out at a site with so many images; None: not known."""
+        """Tell whether keys of a query's own image are left out at a site with so many images; None: not known."""
         if self.own_keys != "auto":
             return self.own_keys == "leave_out"
         return images is not None and images < SMALL * self.queue_size

@@ -1,4 +1,4 @@
-"""How much a round changed what a site's model sees, and what weight that gave the site."""
+"""Part of a report: how much a round changed what a site's model sees, and what weight that gave the site."""
 
 from matplotlib.figure import Figure
 
@@ -27,12 +27,10 @@ class RepresentationSection:
         return {"aggregation": Chart(weights, caption)} if any(changes(run).values()) else {}
 
     def columns(self, run: Run) -> dict[str, dict[str, float]]:
-        """r of each site's last round."""
         last = last_values(changes(run))
         return {"r": last} if last else {}
 
     def notes(self, run: Run) -> list[str]:
-        """What the sites sent each other besides their models."""
         return [note] if (note := exchange_note(run)) else []
 
 
@@ -57,7 +55,7 @@ def weights(run: Run) -> Figure:
 
 
 def exchange_note(run: Run) -> str:
-    """What the sites sent each other besides their models; empty where the method asks for nothing."""
+    """Note of what the sites sent each other besides their models; empty where the method asks for nothing."""
     asked = run.method.exchange()
     if not asked.names:
         return ""

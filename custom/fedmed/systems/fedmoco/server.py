@@ -50,12 +50,10 @@ class SelfAdaptiveWeighting(ReportedWeighting):
         self.form, self.floor = form, floor
 
     def check_sites(self, sites: int) -> None:
-        """Refuse a floor that exceeds an equal share."""
         if self.floor * sites > 1:
             raise JobError(f"'floor' is {self.floor}; {sites} sites cannot all count so much: at most {1 / sites:g}")
 
     def out_of_range(self, value: float) -> str | None:
-        """What a similarity must be, in words, if this is not one."""
         return None if -1 <= value <= 1 else "in [-1, 1]"
 
     def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
@@ -144,7 +142,6 @@ class ContrastGuard(Guard):
     needs = (SIMILARITY, ACCURACY)
 
     def judge(self, update: Update) -> SuspectedCollapse | None:
-        """See :class:`fedmed.methods.guard.Guard`."""
         similarity, accuracy = (update.metrics[name] for name in self.needs)
         rounds, best = self.memory.get(update.site, (0, 0.0))
         self.memory[update.site] = [rounds + 1, max(best, accuracy)]

@@ -41,22 +41,18 @@ class FedDP(SupervisedFedAvg):
     group: str = "encoder_q"
 
     def roles(self) -> Mapping[str, Role]:
-        """Sites with labels, and those that are only scored; the group stays at each."""
         return private_roles(self.group)
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """A study that says in another place what stays at the sites."""
         return said_elsewhere(said)
 
     def card(self) -> str:
-        """How the model came about."""
         return (
             f"Each site trained on its own labelled images and kept {self.stays} of the network to itself; the server "
             f"averaged all other layers ({self.title})."
         )
 
     def dry_run(self) -> tuple[str, ...]:
-        """What does not leave."""
         return what_stays(self.group)
 
 
@@ -101,20 +97,17 @@ class FedST(FedDP):
             )
 
     def server_training(self) -> dict[str, Any] | None:
-        """After each average, by the bundle's overlay ``serq``."""
         separates = SERVER[self.server]
         settings = {**self.server_settings, "server_separates": separates, "server_steps": self.server_steps}
         return None if separates is None else {"overlay": "serq", "settings": settings}
 
     def report_sections(self) -> tuple[str, ...]:
-        """What the server's training does, and which channels sites choose."""
         return (
             "fedmed.systems.fedst.report.ServerTrainingSection",
             "fedmed.systems.fedst.report.ChannelGatesSection",
         )
 
     def card(self) -> str:
-        """How the model came about."""
         trained = {"separation": "trained them", "fine_tuning": "fine-tuned them", "mean": ""}[self.server]
         after = f" and {trained} on images of its own, which are not of patients" if trained else ""
         return (

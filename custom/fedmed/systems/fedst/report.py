@@ -1,4 +1,4 @@
-"""What a report shows of FedST alone: channel gates, and the training at the server."""
+"""Parts of a report that FedST alone has: channel gates, and the training at the server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,7 +62,6 @@ class ChannelGatesSection:
         return {}
 
     def notes(self, run: Run) -> list[str]:
-        """None: the chart says it."""
         return []
 
 
@@ -122,11 +121,9 @@ class ServerTrainingSection:
         return {"server_training": Chart(server_training, TRAINING_CAPTION)} if _noted(run, PANELS) else {}
 
     def columns(self, run: Run) -> dict[str, dict[str, float]]:
-        """Sites have no part in it."""
         return {}
 
     def notes(self, run: Run) -> list[str]:
-        """How long it took in a round."""
         took = mean([seconds for _, seconds in server_points(run, SECONDS)])
         return [] if took is None else [f"The server trained for {duration(took)} in a round, in the mean."]
 

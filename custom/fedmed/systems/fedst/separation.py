@@ -15,7 +15,7 @@ DEVIATION = 0.02  # of the descriptor's first values; the paper does not say it
 
 
 class Separation:
-    """What is kept over the rounds to separate instruments from the images' domain (Fang et al. 2025, Eq. 10 to 12).
+    """State over the rounds that separates instruments from the images' domain (Fang et al. 2025, Eq. 10 to 12).
 
     Args:
         network: gives v_pre its layers.

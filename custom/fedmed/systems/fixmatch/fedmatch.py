@@ -197,11 +197,9 @@ class HelpedEngine(PseudoLabelTrainer):
             self.helpers = [dict(psi) for psi in extras[HELPERS]]
 
     def state_dict(self) -> dict[str, Any]:  # type: ignore[override] # as in StatefulTrainer
-        """What must outlive a round: also the helpers."""
         return super().state_dict() | ({HELPERS: self.helpers} if self.helpers else {})
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
         super().load_state_dict(state_dict)
         self.helpers = [dict(psi) for psi in state_dict.get(HELPERS, [])]
 
@@ -213,7 +211,7 @@ class HelpedEngine(PseudoLabelTrainer):
             self._answer = {ANSWER: self.predicted(picture, self.network).softmax(dim=1)[0].cpu()}
 
     def extras(self) -> dict[str, float | Tensor]:
-        """What the trained model says of the picture of noise, (C,) probabilities."""
+        """Answer of the trained model to the picture of noise, (C,) probabilities."""
         return self._answer
 
     def targets(self, images: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], dict[str, Tensor]]:

@@ -55,11 +55,9 @@ class FedFixMatch(Method):
         return {"supervised": replace(SUPERVISED, least=1), "unsupervised": unlabelled, "evaluate": EVALUATED}
 
     def rule(self) -> dict[str, Any]:
-        """The mean weighted by frames."""
         return {"path": MEAN, "args": {"weighting": "samples"}}
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """The loss, how many frames count, and whether they are all the same to the model."""
         return (
             LOSS,
             Scalar("train_sure_fraction", "frames that count", "share", tells=SURE_TELLS),
@@ -67,14 +65,12 @@ class FedFixMatch(Method):
         )
 
     def card(self) -> str:
-        """How the model came about."""
         return (
             "Sites without labels learned from the frames whose class the model was sure of, under strong changes of "
             "them (FixMatch), and the server averaged all sites."
         )
 
     def dry_run(self) -> tuple[str, ...]:
-        """What the scalars tell."""
         return (
             "The share of frames whose class the model is sure of, and the share of the commonest class, leave with "
             "each update of a site without labels: the latter tells a little of how its operations are made up.",
@@ -102,18 +98,15 @@ class FedUDA(FedFixMatch):
             raise JobError(f"'annealing' is {self.annealing!r}; use one of {', '.join(GROWTHS)}, or null")
 
     def roles(self) -> Mapping[str, Role]:
-        """As there; labelled sites may leave out what the model knows."""
         roles = dict(super().roles())
         if self.annealing is not None:
             roles["supervised"] = replace(roles["supervised"], overlays=("annealed",))
         return roles
 
     def settings(self, role: str) -> Mapping[str, Any]:
-        """How the threshold grows."""
         return {"annealing": self.annealing} if role == "supervised" and self.annealing is not None else {}
 
     def card(self) -> str:
-        """How the model came about."""
         return (
             "Sites without labels learned their own sharpened predictions of frames that the model was sure of, under "
             "strong changes of them (UDA), and the server averaged all sites."
@@ -135,20 +128,16 @@ class FedRGD(FedFixMatch):
     small: ClassVar[Mapping[str, Any]] = {**FedFixMatch.small, **_NO_STATISTICS}
 
     def roles(self) -> Mapping[str, Role]:
-        """As there, with GroupNorm at all of them."""
         made = super().roles().items()
         return {name: replace(role, overlays=("groupnorm", *role.overlays)) for name, role in made}
 
     def rule(self) -> dict[str, Any]:
-        """The mean of all sites."""
         return {"path": MEAN, "args": {"weighting": "uniform"}}
 
     def settings(self, role: str) -> Mapping[str, Any]:
-        """Weight and threshold at sites without labels."""
         return {"confidence": 0.25, "unlabelled_weight": 0.1} if role == "unsupervised" else {}
 
     def card(self) -> str:
-        """How the model came about."""
         return (
             "Sites without labels learned from frames whose class the model was rather sure of; every site counted the "
             "same, and the network has GroupNorm (after Zhang et al. 2021)."
@@ -188,7 +177,6 @@ class FedMatch(FedFixMatch):
         }
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        """The answer by which helpers are chosen."""
         whom = "to the server; and with it the site's ψ, through the server, to two others without labels"
         return (AuxiliaryValue("noise_answer", "a number a phase", WITH_UPDATE, whom, ANSWER_TELLS),)
 
@@ -200,7 +188,6 @@ class FedMatch(FedFixMatch):
         return {"path": "fedmed.systems.fixmatch.server.MeanWithHelpers", "args": args}
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """The loss, how many frames count, what helpers say, and how much of ψ there is."""
         return (
             *super().scalars(),
             Scalar("train_helper_divergence", "difference from helpers", "nats", "lower"),
@@ -208,14 +195,12 @@ class FedMatch(FedFixMatch):
         )
 
     def card(self) -> str:
-        """How the model came about."""
         return (
             "Sites with labels trained one part of the weights, sites without the other, with the models of the two "
             "sites that answer most alike beside their own (FedMatch, Jeong et al. 2021)."
         )
 
     def dry_run(self) -> tuple[str, ...]:
-        """What the scalars tell, and where ψ goes."""
         return (
             *super().dry_run(),
             "A site without labels that sends noise_answer lets the server hand the weights that it trained to two "

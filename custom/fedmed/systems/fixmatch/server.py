@@ -34,7 +34,6 @@ class MeanWithHelpers:
         self.mean, self.helpers, self.every = mean or WeightedMean(), helpers, every
 
     def check(self, senders: ExpectedSenders) -> None:
-        """As the mean."""
         self.mean.check(senders)
 
     def check_update(self, update: Contribution) -> None:
@@ -46,11 +45,9 @@ class MeanWithHelpers:
             raise UpdateRefused(update.site, f"its '{ANSWER}' must be a list of numbers from 0 to 1")
 
     def state(self) -> dict[str, Any]:
-        """The mean's."""
         return self.mean.state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state`."""
         self.mean.restore(state)
 
     def aggregate(self, model: Model, updates: Sequence[Contribution], facts: RoundFacts = FIRST) -> Outcome:

@@ -40,7 +40,6 @@ class TeCNO(SupervisedFedAvg):
         return {"supervised": labelled, "evaluate": replace(EVALUATED, overlays=self.overlays, receives=FULL)}
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """A study that does not say whose features these are, or shares something else."""
         if not said.get("checkpoint"):
             like = f"checkpoint: {START['checkpoint']}, checkpoint_tensors: {START['checkpoint_tensors']}".replace(
                 r"\\", "\\"
@@ -54,7 +53,6 @@ class TeCNO(SupervisedFedAvg):
                 yield key, f"'{key}': sites share the stages alone, in all rounds; leave it out"
 
     def card(self) -> str:
-        """How the model came about."""
         return (
             "Temporal stages that see a whole operation up to the frame, trained at sites with labels and averaged, on "
             "the features of a model of single frames, which stayed as it was."
