@@ -39,10 +39,10 @@ def load_kind(spec: Any, where: str, base: Kind | None = None, images: str = "")
         near = get_close_matches(str(spec), known, 1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise BundleError(f"{where} is {spec!r}; use {', '.join(known)}, or the class path of another kind{hint}")
-    found = named_class(spec, where)
-    if not isinstance(found, type) or not issubclass(found, Kind):
+    kind = named_class(spec, where)
+    if not isinstance(kind, type) or not issubclass(kind, Kind):
         raise BundleError(f"{where} is '{spec}', which is not a {Kind.__name__}; correct the class path")
-    return found(base, images)
+    return kind(base, images)
 
 
 def installed() -> dict[str, type[Kind]]:
@@ -74,9 +74,11 @@ def kind_of(bundle: "Bundle") -> Kind:
         BundleError: ``federation.yaml`` or an overlay names none that there is.
     """
     images = str(bundle.federation.get("images") or "")
-    own = load_kind(bundle.federation.get("kind"), f"{bundle.root}/configs/federation.yaml: 'kind'", images=images)
+    kind = load_kind(bundle.federation.get("kind"), f"{bundle.root}/configs/federation.yaml: 'kind'", images=images)
     spec = bundle.overlay_kind
-    return own if spec is None else load_kind(spec, f"bundle '{bundle.name}', overlays {bundle.overlays}: 'kind'", own)
+    return (
+        kind if spec is None else load_kind(spec, f"bundle '{bundle.name}', overlays {bundle.overlays}: 'kind'", kind)
+    )
 
 
 def kind_by_look(lists: Mapping[str, Any]) -> Kind:
@@ -85,9 +87,9 @@ def kind_by_look(lists: Mapping[str, Any]) -> Kind:
     Args:
         lists: content of the datalist, which may be malformed.
     """
-    found = {key: _entries(listed) for key, listed in lists.items()}
-    labelled = [entry for key, entries in found.items() if key != UNLABELED for entry in entries]
-    unlabelled = found.get(UNLABELED, [])
+    cases = {key: _entries(listed) for key, listed in lists.items()}
+    labelled = [entry for key, entries in cases.items() if key != UNLABELED for entry in entries]
+    unlabelled = cases.get(UNLABELED, [])
     return next((kind() for kind in installed().values() if kind().looks_like(labelled, unlabelled)), Segmentation3D())
 
 
@@ -105,17 +107,17 @@ def check_bundle(bundle: Bundle, use: Use) -> Kind:
     Raises:
         BundleError: the kind is unknown, or anything is missing; names all of it, and the places to put it.
     """
-    kind, found = None, []
+    kind, problems = None, []
     try:
         kind = kind_of(bundle)
     except BundleError as error:
-        found.append(str(error))
+        problems.append(str(error))
     settings = kind.settings if kind else {}
-    found += faults(bundle, replace(use, labels=kind.labelled if kind else False), settings)
-    if kind and not found:  # a sound configuration can be asked for its classes
-        found += filter(None, [kind.misfit([one.name for one in bundle.classes])])
-    if kind is None or found:
-        lines = "".join(f"\n- {fault}" for fault in found)
+    problems += faults(bundle, replace(use, labels=kind.labelled if kind else False), settings)
+    if kind and not problems:  # a sound configuration can be asked for its classes
+        problems += filter(None, [kind.misfit([one.name for one in bundle.classes])])
+    if kind is None or problems:
+        lines = "".join(f"\n- {fault}" for fault in problems)
         raise BundleError(
             f"bundle '{bundle.name}' at {bundle.root} cannot be used in a federation ({PAGE} says what a bundle must "
             f"define):{lines}"

@@ -199,13 +199,13 @@ class Kind:
             score: the bundle's.
             classes: names of the job's classes.
         """
-        found = dict(OF_EVERY_KIND)
+        ranges = dict(OF_EVERY_KIND)
         for name in self.numbers(classes):
             far = name.startswith(tuple(f"{distance}_" for distance in self.distances))
-            found[name] = COUNT if name.startswith(self.counted) else AMOUNT if far else SHARE
+            ranges[name] = COUNT if name.startswith(self.counted) else AMOUNT if far else SHARE
         for one in (*self.scores, score):
-            found |= dict.fromkeys([one.validation, *one.tested], AMOUNT if one.name in self.distances else SHARE)
-        return found
+            ranges |= dict.fromkeys([one.validation, *one.tested], AMOUNT if one.name in self.distances else SHARE)
+        return ranges
 
     @property
     def inspects(self) -> str:

@@ -53,5 +53,5 @@ class Phases(Kind):
         return f"'classes' names {classes[0]} alone; phases are two or more" if len(classes) == 1 else ""
 
     def numbers(self, classes: Sequence[str]) -> tuple[str, ...]:
-        own = [f"frames_{true}>{called}" for true in classes for called in classes]
-        return ("pooled_accuracy", "n_frames", *own)
+        counts = [f"frames_{true}>{called}" for true in classes for called in classes]
+        return ("pooled_accuracy", "n_frames", *counts)

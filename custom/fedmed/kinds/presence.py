@@ -53,5 +53,5 @@ class Presence(Kind):
         return bool(entries) and tables and all("video" in entry for entry in entries)
 
     def numbers(self, classes: Sequence[str]) -> tuple[str, ...]:
-        own = [f"{name}_{label}" for name in ("tp", "fp", "fn", "ap") for label in classes]
-        return ("precision_mean", "recall_mean", "n_frames", *own)
+        by_label = [f"{name}_{label}" for name in ("tp", "fp", "fn", "ap") for label in classes]
+        return ("precision_mean", "recall_mean", "n_frames", *by_label)

@@ -64,14 +64,14 @@ def class_weights_from_counts(counts: Sequence[int], cap: float = 1000.0, names:
     Raises:
         FedMedError: a count is negative, or all are 0.
     """
-    found = torch.as_tensor(counts, dtype=torch.float64)
-    if (found < 0).any() or not (found > 0).any():
+    sizes = torch.as_tensor(counts, dtype=torch.float64)
+    if (sizes < 0).any() or not (sizes > 0).any():
         raise FedMedError(f"counts of classes {list(counts)} are not those of a training list; count them again")
-    median = found[found > 0].quantile(0.5)
-    weights = torch.where(found > 0, median / found.clamp(min=1), 0.0)
+    median = sizes[sizes > 0].quantile(0.5)
+    weights = torch.where(sizes > 0, median / sizes.clamp(min=1), 0.0)
     for which, what in (
         (weights > cap, f"are cut to {cap:g}: they are too rare to be learned"),
-        (found == 0, "are 0, for no sample is of them: nothing of them is learned here"),
+        (sizes == 0, "are 0, for no sample is of them: nothing of them is learned here"),
     ):
         _warn("classes", names, which, what)
     return weights.clamp(max=cap).float()
@@ -79,5 +79,5 @@ def class_weights_from_counts(counts: Sequence[int], cap: float = 1000.0, names:
 
 def _warn(of: str, names: Sequence[str], which: Tensor, what: str) -> None:
     called: list[str | int] = [*names] or [*range(len(which))]
-    if found := [name for name, true in zip(called, which.tolist(), strict=True) if true]:
-        log.warning("weights of %s %s %s", of, found, what)
+    if concerned := [name for name, true in zip(called, which.tolist(), strict=True) if true]:
+        log.warning("weights of %s %s %s", of, concerned, what)

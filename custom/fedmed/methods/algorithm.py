@@ -108,7 +108,7 @@ class Adaptation(Algorithm):
             return (LOOKS[role], str(self.overlay))
         return (self.telling,) if role == "supervised" and self.telling else ()
 
-    def told(self, name: str, shape: str, tells: str) -> tuple[AuxiliaryValue, ...]:
+    def sent_once(self, name: str, shape: str, tells: str) -> tuple[AuxiliaryValue, ...]:
         """The value that sites with labels tell once, see :class:`AuxiliaryValue`."""
         direction = (
             "of sites with labels, through the server to those without, without this site's name; the mean "

@@ -90,9 +90,9 @@ class Exchanged:
     @classmethod
     def of(cls, values: Sequence[AuxiliaryValue]) -> "Exchanged":
         """Make it of a method's values, of which those count that leave before training."""
-        if not (told := [value for value in values if value.task == BEFORE_TRAINING]):
+        if not (early := [value for value in values if value.task == BEFORE_TRAINING]):
             return cls()
-        first, names = told[0], tuple(value.name for value in told)
+        first, names = early[0], tuple(value.name for value in early)
         given = first.given_to or TRAINING_ROLES
         return cls(names, first.round, first.when == ONCE, first.entries, first.sent_by, given)
 

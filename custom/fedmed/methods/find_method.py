@@ -165,8 +165,11 @@ def method_of_run(facts: Mapping[str, Any], allowed: Collection[str] = ()) -> Me
 def installed() -> dict[str, type[Method]]:
     """Short name -> class of every method of FedMed."""
     modules = [f"{SYSTEMS}.{name}.method" for name in files_below(SYSTEMS) if name not in NO_METHODS]
-    found: list[type[Method]] = [SupervisedFedAvg, *(kind for module in modules for kind in classes_in(module, Method))]
-    return {kind.name: kind for kind in sorted(found, key=lambda kind: kind.name)}
+    methods: list[type[Method]] = [
+        SupervisedFedAvg,
+        *(kind for module in modules for kind in classes_in(module, Method)),
+    ]
+    return {kind.name: kind for kind in sorted(methods, key=lambda kind: kind.name)}
 
 
 def find(name: str, allowed: Collection[str] = ()) -> str:

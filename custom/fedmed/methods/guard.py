@@ -49,24 +49,24 @@ class Guard(ABC):
 
     def __init__(self) -> None:
         self.memory: dict[str, list[float]] = {}  # site -> what earlier rounds are remembered by
-        self.told: dict[str, str] = {}  # site -> what is the matter with it, or ""
+        self.findings: dict[str, str] = {}  # site -> what is the matter with it, or ""
 
     def state(self) -> dict[str, Any]:
         """Plain values from which :meth:`restore` goes on."""
-        return {"memory": {site: list(values) for site, values in self.memory.items()}, "told": dict(self.told)}
+        return {"memory": {site: list(values) for site, values in self.memory.items()}, "told": dict(self.findings)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state`."""
         self.memory = {site: list(values) for site, values in state.get("memory", {}).items()}
-        self.told = dict(state.get("told", {}))
+        self.findings = dict(state.get("told", {}))
 
     def check(self, update: Update) -> SuspectedCollapse | None:
         """Take one accepted update into account and return what is new."""
         if any(name not in update.metrics for name in self.needs):
             return None
         finding = self.judge(update)
-        before, now = self.told.get(update.site, ""), finding.what if finding else ""
-        self.told[update.site] = now
+        before, now = self.findings.get(update.site, ""), finding.what if finding else ""
+        self.findings[update.site] = now
         return finding if now != before else None
 
     @abstractmethod
@@ -105,10 +105,10 @@ class PseudoLabelGuard(Guard):
         reference = median(first) if first else None
         if len(first) < REFERENCE_ROUNDS:
             first.append(fraction)
-        found = None if reference is None else collapse(fraction, reference, self.advice)
-        if found is None or reference is None:
+        collapsed = None if reference is None else collapse(fraction, reference, self.advice)
+        if collapsed is None or reference is None:
             return None
-        return SuspectedCollapse(update.site, found[1], found[0], fraction, reference)
+        return SuspectedCollapse(update.site, collapsed[1], collapsed[0], fraction, reference)
 
 
 def collapse(fraction: float, reference: float, advice: str) -> tuple[str, str] | None:

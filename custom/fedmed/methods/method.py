@@ -142,14 +142,16 @@ class Method:
     def misfits(self, sites: Mapping[str, str]) -> list[str]:
         """Find why these sites and roles are not for this method, in sentences; none if they are."""
         known: Mapping[str, Role] = self.roles()
-        found: list[str] = []
+        problems: list[str] = []
         for site, role in sorted(sites.items()):
             if role not in known:
-                found.append(f"site '{site}' has the role '{role}', which {self.title} does not have; use {_or(known)}")
+                problems.append(
+                    f"site '{site}' has the role '{role}', which {self.title} does not have; use {_or(known)}"
+                )
         for name, made in known.items():
             if sum(role == name for role in sites.values()) < made.least:
-                found.append(f"{self.title} needs at least {made.least} site with the role '{name}'")
-        return found
+                problems.append(f"{self.title} needs at least {made.least} site with the role '{name}'")
+        return problems
 
 
 def _or(names: Mapping[str, Any]) -> str:
@@ -191,6 +193,6 @@ def of_role(buffers: Buffers, role: str) -> str:
 
 def at_server(buffers: Buffers) -> str:
     """Policy of the server for statistics that it is sent: ``average``, ``pooled``, or ``local`` where nobody sends."""
-    found = {of_role(buffers, role) for role in ("supervised", "unsupervised")}
-    known = (policy for policy in ("pooled", "average", "local") if policy in found)
-    return next(known, min(found))  # the rule refuses what is no policy
+    policies = {of_role(buffers, role) for role in ("supervised", "unsupervised")}
+    known = (policy for policy in ("pooled", "average", "local") if policy in policies)
+    return next(known, min(policies))  # the rule refuses what is no policy

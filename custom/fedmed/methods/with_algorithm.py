@@ -36,8 +36,8 @@ class WithAlgorithm(Method):
             if not name.startswith("_") and name not in changed:  # what an algorithm does not change
                 object.__setattr__(self, name, getattr(self.method, name))
         object.__setattr__(self, "own_images", self.method.own_images or self.algorithm.own_images)
-        beside = [said for one in (self.method, self.algorithm) if (said := one.beside_learning)]
-        object.__setattr__(self, "beside_learning", " and ".join(beside))
+        sentences = [said for one in (self.method, self.algorithm) if (said := one.beside_learning)]
+        object.__setattr__(self, "beside_learning", " and ".join(sentences))
         adapt = self.key == "adaptation" and bool(self.algorithm.overlays_of("evaluate"))
         object.__setattr__(self, "scored_adapt", self.method.scored_adapt or adapt)
         object.__setattr__(
@@ -56,8 +56,8 @@ class WithAlgorithm(Method):
 
     def settings(self, role: str) -> Mapping[str, Any]:
         """The method's, and those of the algorithm where its overlay is."""
-        own = self.algorithm.settings() if self.algorithm.overlays_of(role) else {}
-        return {**self.method.settings(role), **own}
+        settings = self.algorithm.settings() if self.algorithm.overlays_of(role) else {}
+        return {**self.method.settings(role), **settings}
 
     def corrections(self, network: nn.Module) -> Sequence[Correction]:
         return (*self.method.corrections(network), *self.algorithm.corrections(network))
@@ -73,8 +73,8 @@ class WithAlgorithm(Method):
         yield from self.method.contradictions(said)
         title = self.algorithm.title
         yield from self._of_sharing(said)
-        told = [any(v.task == BEFORE_TRAINING for v in one.values()) for one in (self.method, self.algorithm)]
-        if all(told):
+        exchange = [any(v.task == BEFORE_TRAINING for v in one.values()) for one in (self.method, self.algorithm)]
+        if all(exchange):
             yield self.key, f"{title} and {self.method.title} both exchange values before training; use one of them"
         for role, values in said.get("overrides", {}).items():
             for key in sorted(set(values) & set(self.algorithm.settings())):
@@ -82,8 +82,8 @@ class WithAlgorithm(Method):
         if self.algorithm.at_server:
             rule = (said.get("rule") or {}).get("args", {})
             other = [(key, f"'{key}'") for key in NOT_PLAIN if key in said]
-            asked = [key for key in NOT_PLAIN_RULE if key in rule and rule[key] != PLAIN.get(key)]
-            other += [("rule", f"'rule.args.{key}'") for key in asked]
+            contrary = [key for key in NOT_PLAIN_RULE if key in rule and rule[key] != PLAIN.get(key)]
+            other += [("rule", f"'rule.args.{key}'") for key in contrary]
             if "step" in rule:
                 yield "rule", f"'rule.args.step': write it as 'server_step', which goes with {title}"
             for key, shown in other:

@@ -27,4 +27,4 @@ class Colour(Adaptation):
             "The colours of the training images together: mean, deviation, and how much they differ from image to "
             "image."
         )
-        return self.told(COLOURS, "9 numbers", tells)
+        return self.sent_once(COLOURS, "9 numbers", tells)

@@ -24,4 +24,4 @@ class Intensity(Adaptation):
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
         tells = "A histogram of the training images: how many voxels, or pixels, are how bright."
-        return self.told(INTENSITIES, "100 numbers", tells)
+        return self.sent_once(INTENSITIES, "100 numbers", tells)

@@ -70,7 +70,7 @@ class AgreementEngine(PseudoLabelTrainer):
         super().receive({name: value for name, value in extras.items() if name not in KNOWN})
         self._mean, self.gate = extras.get(MEAN, {}), extras.get(GATE)
         if SHARES in extras:
-            self._alignments = {whose: ShareAlignment(extras[SHARES]) for whose in ("local", "labelled")}
+            self._alignments = {model: ShareAlignment(extras[SHARES]) for model in ("local", "labelled")}
 
     def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
         """Train ``max_epochs`` epochs; private layers of the frozen model are this site's own."""
@@ -122,8 +122,8 @@ class AgreementEngine(PseudoLabelTrainer):
         p = super().predicted(images.flip(axes) if axes else images, model)
         return p.flip(axes) if axes and p.ndim == images.ndim else p
 
-    def _aligned(self, p: Tensor, whose: str) -> Tensor:
-        return self._alignments[whose](p) if whose in self._alignments else p
+    def _aligned(self, p: Tensor, model: str) -> Tensor:
+        return self._alignments[model](p) if model in self._alignments else p
 
     def unlabelled_loss(self, q: Tensor, targets: tuple[Tensor, Tensor]) -> Tensor:
         return self.agreement_loss(q, *targets)
@@ -165,11 +165,11 @@ class ShareAlignment:
     def _weights(self, log_p: Tensor) -> Tensor:
         """Logarithms (C,) of the weights with which the classes have the wanted shares in (N, C)."""
         wanted = self.wanted.to(log_p)
-        found = torch.zeros_like(wanted)
-        for _ in range(SWEEPS if len(found) > 2 else 1):
-            for c in range(1, len(found)):
-                others = log_p + found
+        log_weights = torch.zeros_like(wanted)
+        for _ in range(SWEEPS if len(log_weights) > 2 else 1):
+            for c in range(1, len(log_weights)):
+                others = log_p + log_weights
                 others[:, c] = -torch.inf
                 margin = others.amax(dim=1) - log_p[:, c]
-                found[c] = margin.kthvalue(1 + int(wanted[c] * (len(margin) - 1))).values
-        return found.clamp(-WIDEST, WIDEST)
+                log_weights[c] = margin.kthvalue(1 + int(wanted[c] * (len(margin) - 1))).values
+        return log_weights.clamp(-WIDEST, WIDEST)

@@ -37,9 +37,9 @@ class LabelConfidence:
         engine.add_event_handler(IterationEvents.FORWARD_COMPLETED, self)
 
     def __call__(self, engine: Engine) -> None:
-        found: Any = engine.state.output
+        output: Any = engine.state.output
         if not self.paused:
-            self.count(plain(found[self.pred]).float(), plain(found[self.label]))
+            self.count(plain(output[self.pred]).float(), plain(output[self.label]))
 
     def count(self, pred: Tensor, label: Tensor) -> None:
         """Add a batch; see the class."""
@@ -85,8 +85,8 @@ class LabelShares(Correction):
 
     def _count(self, index: int, n_classes: int) -> Tensor:
         label = self.dataset.data[index].get("label")
-        found = torch.tensor([label]) if isinstance(label, int) else self.dataset.prepared(index)["label"].flatten()
-        return torch.bincount(found.long(), minlength=n_classes)[:n_classes].double()
+        classes = torch.tensor([label]) if isinstance(label, int) else self.dataset.prepared(index)["label"].flatten()
+        return torch.bincount(classes.long(), minlength=n_classes)[:n_classes].double()
 
     def extras(self) -> dict[str, float | Tensor]:
         return {} if self._shares is None else {"label_shares": self._shares.float()}
@@ -129,31 +129,31 @@ class JudgedMeans(Correction):
     ) -> None:
         self.evaluator, self.network, self.confidence = evaluator, network, confidence
         self.first, self.last, self.tell_confidence = first, last, tell_confidence
-        self._found: dict[str, float | Tensor] = {}
+        self._values: dict[str, float | Tensor] = {}
 
     def begin(self, start: RoundStart) -> None:
         progress = start.round / max(1, start.rounds - 1)
         quantiles = self.confidence.quantiles(self.first + (self.last - self.first) * progress)
         if quantiles is None:
             return
-        self._found = {"label_confidence": quantiles} if self.tell_confidence else {}
+        self._values = {"label_confidence": quantiles} if self.tell_confidence else {}
         if MEAN in start.values:
             received = score(self.evaluator)
-            self._found["mean_scores"] = torch.tensor([received, self._score(start.values[MEAN])])
+            self._values["mean_scores"] = torch.tensor([received, self._score(start.values[MEAN])])
 
     def _score(self, mean: dict[str, Tensor]) -> float:
-        own = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
+        received = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
         self.confidence.paused = True  # it is about the received model
         try:
-            self.network.load_state_dict({**own, **mean})
+            self.network.load_state_dict({**received, **mean})
             self.evaluator.run()
             return score(self.evaluator)
         finally:
-            self.network.load_state_dict(own)
+            self.network.load_state_dict(received)
             self.confidence.paused = False
 
     def extras(self) -> dict[str, float | Tensor]:
-        return self._found
+        return self._values
 
 
 def score(evaluator: Engine) -> float:

@@ -60,11 +60,11 @@ class Agreement(Method):
     fixed_gate: float = 0.9
 
     def roles(self) -> Mapping[str, Role]:
-        told = {"judged_means": self.gate or self.careful or self.align, "label_confidence": self.gate}
-        told["label_shares"] = self.align
-        asked = tuple(overlay for overlay, is_asked in told.items() if is_asked)
+        needs = {"judged_means": self.gate or self.careful or self.align, "label_confidence": self.gate}
+        needs["label_shares"] = self.align
+        overlays = tuple(overlay for overlay, needed in needs.items() if needed)
         return {
-            "supervised": replace(SUPERVISED, overlays=asked, least=1),
+            "supervised": replace(SUPERVISED, overlays=overlays, least=1),
             "unsupervised": replace(UNLABELLED, overlays=("unlabelled", "agreement")),
             "evaluate": EVALUATED,
         }
@@ -73,15 +73,15 @@ class Agreement(Method):
         share = "The share of the site's voxels, or images, on which two models agree."
         sure = "How sure the received model is, on the validation list, where it is right: one number for each class."
         judged = "The score on the validation list of the model with what sites without labels added, and without."
-        found = [AuxiliaryValue("agreed_share", "one number", WITH_UPDATE, SERVER, share)]
+        values = [AuxiliaryValue("agreed_share", "one number", WITH_UPDATE, SERVER, share)]
         if self.gate:
-            found.append(AuxiliaryValue("label_confidence", "a number a class", WITH_UPDATE, SERVER, sure))
+            values.append(AuxiliaryValue("label_confidence", "a number a class", WITH_UPDATE, SERVER, sure))
         if self.careful:
-            found.append(AuxiliaryValue("mean_scores", "2 numbers", WITH_UPDATE, SERVER, judged))
+            values.append(AuxiliaryValue("mean_scores", "2 numbers", WITH_UPDATE, SERVER, judged))
         if self.align:
             shares = "The share of each class among the training labels."
-            found.append(AuxiliaryValue("label_shares", "a number a class", WITH_UPDATE, SERVER, shares))
-        return tuple(found)
+            values.append(AuxiliaryValue("label_shares", "a number a class", WITH_UPDATE, SERVER, shares))
+        return tuple(values)
 
     def rule(self) -> dict[str, Any]:
         args = {"combine": self.combine, "strength": self.strength, "ramp_rounds": self.ramp_rounds}
@@ -94,8 +94,10 @@ class Agreement(Method):
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if self.gate and said.get("overrides", {}).get("unsupervised", {}).get("everywhere"):
-            told = "'overrides.unsupervised.everywhere' is true: every voxel would be learned, whatever the gate says"
-            yield "overrides", f"{told}; leave it out, or set the method's 'gate' to false"
+            problem = (
+                "'overrides.unsupervised.everywhere' is true: every voxel would be learned, whatever the gate says"
+            )
+            yield "overrides", f"{problem}; leave it out, or set the method's 'gate' to false"
 
     def guards(self) -> Mapping[str, Guard]:
         advice = ["lower unsupervised_learning_rate"]

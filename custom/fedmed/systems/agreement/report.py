@@ -29,8 +29,8 @@ class AddedWeightSection:
         return {}
 
     def notes(self, run: Run) -> list[str]:
-        found = _of(run, "trust")
-        return [f"The do-no-harm weight of the last round was {found[-1][1]:.0%}."] if found else []
+        weights = _of(run, "trust")
+        return [f"The do-no-harm weight of the last round was {weights[-1][1]:.0%}."] if weights else []
 
 
 def added_weight(run: Run) -> Figure:
@@ -57,8 +57,8 @@ def _lines(axes: Axes, run: Run, names: dict[str, tuple[str, str]], start: int) 
     """
     looks: list[dict[str, Any]] = [{"linewidth": 6.5, "alpha": 0.4, "solid_capstyle": "round"}, {"marker": "o"}]
     for (name, (label, colour)), look in zip(names.items(), looks, strict=True):
-        if found := _of(run, name):
-            rounds, values = zip(*found, strict=True)
+        if points := _of(run, name):
+            rounds, values = zip(*points, strict=True)
             axes.plot([round + start for round in rounds], values, color=colour, label=label, markersize=3, **look)
     axes.set_xlabel("round" if start else "rounds behind the model")
     round_axis(axes, run, start)

@@ -161,8 +161,8 @@ class LabelledMean:
     ) -> dict[str, dict[str, Any]]:
         """For each site what goes with its next task; without ``mean`` that is the model itself."""
         for_all: dict[str, Any] = {MEAN: dict(mean)} if mean else {}
-        told = ({GATE: CONFIDENCE} if self.gate else {}) | {CLASSES: SHARES}
-        means = {name: class_numbers(labelled, reported) for name, reported in told.items()}
+        names = ({GATE: CONFIDENCE} if self.gate else {}) | {CLASSES: SHARES}
+        means = {name: class_numbers(labelled, reported) for name, reported in names.items()}
         fixed = {GATE: torch.tensor([float(self.fixed_gate)])} if self.gate else {}
         numbers = fixed | {name: value for name, value in means.items() if value is not None}
         values = {}
@@ -171,7 +171,7 @@ class LabelledMean:
                 values[site] = for_all | numbers
             elif role == LABELLED and self.judge:
                 values[site] = for_all
-        return {site: found for site, found in values.items() if found}
+        return {site: sent for site, sent in values.items() if sent}
 
 
 class AgreedSamples(SampleWeighting):
@@ -186,8 +186,8 @@ class AgreedSamples(SampleWeighting):
 
 def class_numbers(updates: Sequence[Contribution], name: str) -> Tensor | None:
     """The mean over sites of a number for each class, (C,) in [0, 1]; None where none sends it, or sizes differ."""
-    found = [update.extras[name] for update in updates if name in update.extras]
-    return torch.stack(found).clamp(0, 1).mean(dim=0) if len({len(numbers) for numbers in found}) == 1 else None
+    sent = [update.extras[name] for update in updates if name in update.extras]
+    return torch.stack(sent).clamp(0, 1).mean(dim=0) if len({len(numbers) for numbers in sent}) == 1 else None
 
 
 def agreed_share(update: Contribution) -> float:
@@ -241,17 +241,17 @@ def unusual(
         judged: whether labelled sites were asked to judge.
     """
     counted = {update.site for update in moving}
-    found = [
+    warnings = [
         ([u.site for u in others if u.site not in counted and u.n_steps], "the models agree nowhere in its images; "
          "it does not count in this round"),
         ([u.site for u in others if SHARE not in u.extras], f"does not send '{SHARE}' (privacy.allowed_extras in its "
          "settings); it counts by its images alone"),
     ]  # fmt: skip
     if judged and not any(SCORES in update.extras for update in labelled):
-        found.append(
+        warnings.append(
             ([u.site for u in labelled], f"no labelled site sends '{SCORES}'; nobody judges what the others add")
         )
-    return [(sites, reason) for sites, reason in found if sites]
+    return [(sites, reason) for sites, reason in warnings if sites]
 
 
 def ungated(labelled: Sequence[Contribution], fixed: float) -> Reasons:
@@ -288,8 +288,8 @@ class DoNoHarm:
         for site, (with_all, without) in scores.items():
             gain = with_all - without
             self.gains[site] = gain + REMEMBERED * (self.gains.get(site, gain) - gain)
-        if found := [self.gains[site] for site in scores]:
-            harm = sum(found) < 0 or min(found) < -MARGIN
+        if gains := [self.gains[site] for site in scores]:
+            harm = sum(gains) < 0 or min(gains) < -MARGIN
             self.weight = self.weight * LOWERED if harm else min(1.0, self.weight + RAISED)
         return self.weight
 

@@ -156,8 +156,8 @@ class MixedAmplitudes(Correction):
         if not others:
             rest = "images stay as they are" if self.exclude_self else "images are mixed with this site's own"
             log.warning("no amplitudes of other sites have come; %s", rest)
-        own = {} if self.exclude_self else self.own()
-        parts = [*own.values(), *(_checked(other) for other in others)]
+        local = {} if self.exclude_self else self.own()
+        parts = [*local.values(), *(_checked(other) for other in others)]
         if strange := [part for part in parts if part.shape[1:] != parts[0].shape[1:]]:
             shapes = " and ".join(str(tuple(part.shape[1:])) for part in (parts[0], strange[0]))
             raise FedMedError(f"amplitudes of other sites are of another image size: {shapes} in one bank")
@@ -236,10 +236,10 @@ def mix_amplitudes(images: Tensor, amplitudes: Tensor, strength: Tensor, low_fre
     index = kept_frequencies(sides, low_frequency)
     part = spectra if index is None else spectra[(..., *index)]
     share = strength.to(images).view(-1, *[1] * (images.ndim - 1))
-    own, other = part.abs(), amplitudes * (share * math.prod(sides))  # of half precision in that of the images
-    nothing = own < LEAST
+    amplitude, other = part.abs(), amplitudes * (share * math.prod(sides))  # of half precision in that of the images
+    nothing = amplitude < LEAST
     # A complex number times a real one keeps its phase; dividing by amplitudes would be several times slower.
-    factor = torch.addcdiv(1 - share, other, own.clamp_(min=LEAST)).masked_fill_(nothing, 0)
+    factor = torch.addcdiv(1 - share, other, amplitude.clamp_(min=LEAST)).masked_fill_(nothing, 0)
     values = torch.view_as_real(part)
     values.mul_(factor.unsqueeze(-1))
     values[..., 0].add_(other.mul_(nothing))

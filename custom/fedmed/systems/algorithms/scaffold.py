@@ -56,15 +56,15 @@ class ControlVariate(Correction):
     takes = (CONTROL,)
 
     def __init__(self) -> None:
-        self._own: dict[str, Tensor] = {}
+        self._local: dict[str, Tensor] = {}
         self._difference: dict[str, Tensor] = {}
 
     def begin(self, start: RoundStart) -> None:
-        check_kept(self._own, start.parameters, "control variates")
+        check_kept(self._local, start.parameters, "control variates")
         server = start.values.get(CONTROL, {})
         received = start.shared_parameters()
         self._shift = {
-            name: _of(server, name, tensor).to(tensor) - _of(self._own, name, tensor).to(tensor)
+            name: _of(server, name, tensor).to(tensor) - _of(self._local, name, tensor).to(tensor)
             for name, tensor in received.items()
         }
         self._sum, self._steps = {name: torch.zeros_like(tensor) for name, tensor in received.items()}, 0
@@ -81,17 +81,17 @@ class ControlVariate(Correction):
         self._difference = {}
         for name, total in self._sum.items() if self._steps else ():
             new = (total / self._steps).cpu()
-            self._difference[name] = new - _of(self._own, name, new)
-            self._own[name] = new
+            self._difference[name] = new - _of(self._local, name, new)
+            self._local[name] = new
 
     def extras(self) -> dict[str, Any]:
         return {DIFFERENCE: dict(self._difference)}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"own": dict(self._own)}
+        return {"own": dict(self._local)}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        self._own = dict(state_dict["own"])
+        self._local = dict(state_dict["own"])
 
 
 def _of(tensors: Mapping[str, Tensor], name: str, like: Tensor) -> Tensor:

@@ -122,10 +122,10 @@ class PrototypeAlignment(Correction):
             yield self.prepare_batch(batch, device)
 
     def _load(self, tensors: Mapping[str, Tensor]) -> None:
-        own = self.network.state_dict()
+        current = self.network.state_dict()
         with torch.no_grad():
             for name, tensor in tensors.items():
-                own[name].copy_(tensor)
+                current[name].copy_(tensor)
 
 
 def _exact(values: Tensor) -> Tensor:
@@ -166,9 +166,9 @@ class PrototypeSums:
     def add(self, rows: Tensor, classes: Tensor) -> None:
         """Count features (N, D) of classes (N,)."""
         for label in classes.unique().tolist():
-            own = rows[classes == label].double()
-            self._sums[label] = self._sums.get(label, torch.zeros_like(own[0])) + own.sum(dim=0)
-            self._counts[label] = self._counts.get(label, 0) + len(own)
+            features = rows[classes == label].double()
+            self._sums[label] = self._sums.get(label, torch.zeros_like(features[0])) + features.sum(dim=0)
+            self._counts[label] = self._counts.get(label, 0) + len(features)
 
     def means(self) -> dict[int, Tensor]:
         """Class -> its prototype (D,), float64, of every class that occurred."""

@@ -92,9 +92,9 @@ class CycleConsistencyLoss:
                 "of 2 or more, which the site's max_batch_size must not cut to 1"
             )
         first, second = torch.nonzero(~torch.eye(len(clips), dtype=torch.bool, device=clips.device), as_tuple=True)
-        found = self.there_and_back(clips[first], clips[second], None if times is None else times[first])
+        cycles = self.there_and_back(clips[first], clips[second], None if times is None else times[first])
         # Both directions of a pair are among the ordered pairs, whose mean is half of the sum of two means.
-        return replace(found, loss=2 * found.loss)
+        return replace(cycles, loss=2 * cycles.loss)
 
     def there_and_back(self, starts: Tensor, through: Tensor, times: Tensor | None = None) -> Cycles:
         """From each frame of ``starts`` (P, n, D) by way of ``through`` (P, m, D); times as above, (P, n), of starts.
@@ -113,9 +113,9 @@ class CycleConsistencyLoss:
         error = (index - mean).square()
         loss = (error / floored + self.variance_weight * floored.log()).mean()
         away = (beta.argmax(dim=2) + 1 - place).abs()
-        back, own = (away <= 1).float().mean(), (away == 0).float().mean()
+        back, same = (away <= 1).float().mean(), (away == 0).float().mean()
         # In a random order a frame that came back to itself still does; two others are neighbours with chance 2 / n.
-        chance = own + (1 - own) * 2 / size
+        chance = same + (1 - same) * 2 / size
         return Cycles(loss, error.detach().mean() / unit**2, variance.detach().amin() / unit**2, back, chance)
 
     def _index(self, place: Tensor, times: Tensor | None, size: int) -> tuple[Tensor, float]:

@@ -31,9 +31,9 @@ def shares(run: Run) -> Figure:
     figure.set_layout_engine("constrained", wspace=0.06)
     processed, bands = figure.subplots(1, 2)
     processed.set_title("Frames processed in a round")
-    found = points(run, "n_samples")
-    processed.set_ylim(0, 1.06 * max(value for of_site in found.values() for _, value in of_site))
-    site_lines(processed, run, found, start=1)
+    frames = points(run, "n_samples")
+    processed.set_ylim(0, 1.06 * max(value for of_site in frames.values() for _, value in of_site))
+    site_lines(processed, run, frames, start=1)
     weight_bands(bands, run)
     return figure
 

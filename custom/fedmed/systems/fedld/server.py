@@ -96,10 +96,10 @@ def direction_weights(products: Tensor, share: float) -> list[float]:
 def gram(rows: Sequence[Tensor]) -> Tensor:
     """Return the products of all pairs of K tensors, (K, K) float64; the same bits on any number of threads."""
     flat, count = [row.reshape(-1) for row in rows], len(rows)
-    found = torch.zeros(count, count, dtype=torch.float64)
+    products = torch.zeros(count, count, dtype=torch.float64)
     for start in range(0, flat[0].numel(), BLOCK):
         blocks = [row[start : start + BLOCK].double() for row in flat]
         for i, one in enumerate(blocks):
             for j, other in enumerate(blocks[: i + 1]):
-                found[i, j] += (one * other).sum()
-    return found + found.tril(-1).T
+                products[i, j] += (one * other).sum()
+    return products + products.tril(-1).T

@@ -140,7 +140,7 @@ class MomentumContrastEngine(UnlabelledTrainer):
         queries = self._encode(self.network, query_view)
         self.fire_event(IterationEvents.FORWARD_COMPLETED)
         positive, numbers = (queries * keys).sum(dim=1), batchdata.get("number")
-        negatives, own = self.keys.similarities(queries, numbers, self.synthetic)
+        negatives, same_image = self.keys.similarities(queries, numbers, self.synthetic)
         loss = info_nce(positive, negatives, self.options.temperature)
         self.fire_event(IterationEvents.LOSS_COMPLETED)
         self.backward(loss)
@@ -148,8 +148,8 @@ class MomentumContrastEngine(UnlabelledTrainer):
         self._optimize()
         self.keys.enqueue(keys, numbers)
         self.state.output = {"loss": loss.detach(), **told_apart(queries, positive, negatives)}
-        if own is not None:
-            self.state.output["own_keys"] = own
+        if same_image is not None:
+            self.state.output["own_keys"] = same_image
         if self.synthetic is not None:
             clamped = self.synthetic.clamped_fraction
             self.state.output["clamped_fraction"] = torch.full((), clamped, device=queries.device)

@@ -202,18 +202,20 @@ class MomentumKeys:
         Raises:
             FedMedError: as :meth:`negatives`; or keys are to be left out, but images are not known.
         """
-        found = queries @ self.negatives(synthetic).T
+        similar = queries @ self.negatives(synthetic).T
         if images is None or self.queue is None:
             if self.options.own_keys == "leave_out":
                 raise FedMedError(
                     "own_keys is 'leave_out', but the batches do not say which image is which: give the dataset of the "
                     "training 'numbered: true', or set own_keys to keep"
                 )
-            return found, None
-        own = images.to(found.device)[:, None] == self.queue.images
+            return similar, None
+        same_image = images.to(similar.device)[:, None] == self.queue.images
         if self.leaves_own_out:  # synthetic ones are of no image
-            found = found.masked_fill(nn.functional.pad(own, (0, found.shape[1] - own.shape[1])), -torch.inf)
-        return found, own.any(dim=1).float().mean()
+            similar = similar.masked_fill(
+                nn.functional.pad(same_image, (0, similar.shape[1] - same_image.shape[1])), -torch.inf
+            )
+        return similar, same_image.any(dim=1).float().mean()
 
     def compare_with_round(self, steps: int, batch_size: int) -> None:
         """Warn of a queue that will hold keys made by the models of earlier rounds; and say if own keys are left out.

@@ -124,9 +124,9 @@ def similarity_of(before: Tensor, after: Tensor) -> float:
 
 def _rows(output: Any, images: Tensor) -> Tensor:
     if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != len(images):
-        found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise FedMedError(
-            f"the network gives {found} for {len(images)} images; contrastive training needs one row (B, d) an image"
+            f"the network gives {shape} for {len(images)} images; contrastive training needs one row (B, d) an image"
         )
     return output
 

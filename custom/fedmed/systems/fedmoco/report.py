@@ -46,20 +46,20 @@ def weights(run: Run) -> Figure:
     figure.set_layout_engine("constrained", wspace=0.06)
     changed, bands = figure.subplots(1, 2)
     changed.set_title("Representation kept in a round, r")
-    found = changes(run)
-    span = max(1.0 - min(r for of_site in found.values() for _, r in of_site), FLAT)
+    similarities = changes(run)
+    span = max(1.0 - min(r for of_site in similarities.values() for _, r in of_site), FLAT)
     changed.set_ylim(1.0 - 1.08 * span, 1.0)
-    site_lines(changed, run, found, start=1)
+    site_lines(changed, run, similarities, start=1)
     weight_bands(bands, run)
     return figure
 
 
 def exchange_note(run: Run) -> str:
     """Note of what the sites sent each other besides their models; empty where the method asks for nothing."""
-    asked = run.method.exchange()
-    if not asked.names:
+    exchange = run.method.exchange()
+    if not exchange.names:
         return ""
-    first, names = asked.first_round, list(asked.names)
+    first, names = exchange.first_round, list(exchange.names)
     begun = [line for line in run.rounds if line.index >= first]
     note = f"From round {first + 1} on, sites are asked for a summary of their features ({join(names)})"
     if not begun:

@@ -149,9 +149,9 @@ class ContrastGuard(Guard):
         if zero > DEAD:
             message = f"{percent(zero)} of its images have no feature above 0: its network is dying; {REVIVE}"
             return SuspectedCollapse(update.site, message, "features_zero", zero, DEAD)
-        told = self.told.get(update.site) == "features_alike"
+        warned = self.findings.get(update.site) == "features_alike"
         limit = max(FALL * best if best >= LEARNED else 0.0, CHANCE if rounds >= GRACE_ROUNDS else 0.0)
-        if similarity < (CURED_ALIKE if told else ALIKE) or accuracy >= limit * (CURED if told else 1.0):
+        if similarity < (CURED_ALIKE if warned else ALIKE) or accuracy >= limit * (CURED if warned else 1.0):
             return None
         message = (
             f"two views of an image have a similarity of {similarity:.4f}, and {percent(accuracy)} of them are found "

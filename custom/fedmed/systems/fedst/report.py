@@ -54,8 +54,8 @@ class ChannelGatesSection:
 
     def charts(self, run: Run) -> dict[str, Chart]:
         """A heat map of sites and channels, of the sites whose folders are here."""
-        found = site_gates(run)
-        return {"gates": Chart(lambda _: gates_figure(found), GATES_CAPTION)} if found else {}
+        gates = site_gates(run)
+        return {"gates": Chart(lambda _: gates_figure(gates), GATES_CAPTION)} if gates else {}
 
     def columns(self, run: Run) -> dict[str, dict[str, float]]:
         """None: a number of a site's would leave it."""
@@ -72,9 +72,8 @@ def site_gates(run: Run) -> dict[str, NDArray[np.float64]]:
         DataError: a file is damaged; names it.
     """
     folders = {site.name: site.folder / "evaluation" / f"{GATES_FILE}.npz" for site in run.sites if site.folder}
-    found = {name: _read(path) for name, path in folders.items() if path.is_file()}
-    sizes = {len(gates) for gates in found.values()}
-    return found if len(sizes) == 1 else {}
+    gates = {name: _read(path) for name, path in folders.items() if path.is_file()}
+    return gates if len({len(of_site) for of_site in gates.values()}) == 1 else {}
 
 
 def _read(path: Path) -> NDArray[np.float64]:
@@ -151,8 +150,8 @@ def _noted(run: Run, panels: Mapping[str, Mapping[str, Line]]) -> bool:
 def _lines(axes: Axes, run: Run, lines: Mapping[str, Line]) -> None:
     highest = 0.0
     for name, (label, colour) in lines.items():
-        if found := server_points(run, name):
-            rounds, values = zip(*found, strict=True)
+        if points := server_points(run, name):
+            rounds, values = zip(*points, strict=True)
             axes.plot(rounds, values, color=colour, label=label, marker="o", markersize=3)
             highest = max(highest, *values)
     axes.set_ylim(0, HEAD_ROOM * highest or 1)  # room of its own: that of matplotlib is a share of the values' range

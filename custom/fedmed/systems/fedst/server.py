@@ -106,8 +106,8 @@ class RepresentationTraining:
 
     def state_dict(self) -> dict[str, Any]:
         """Both optimizers, v_pre, D_sy and F̂_g; without separation one optimizer."""
-        own = {"optimizer": on_cpu(self.optimizer.state_dict())}
-        return own | ({"separation": self.separation.state_dict()} if self.separation else {})
+        optimizer = {"optimizer": on_cpu(self.optimizer.state_dict())}
+        return optimizer | ({"separation": self.separation.state_dict()} if self.separation else {})
 
     def check(self) -> None:
         """Look at all batches of a round, and at the features of one.
@@ -144,10 +144,10 @@ class RepresentationTraining:
                 return {"server_loss": self._phase(phase, AVERAGED, batches)["train_supervised"]}
             kept.take_average(self.network, batches, ask)
             pre = self._phase(phase, PRE, batches)
-            own = self._phase(phase, AVERAGED, batches)
+            averaged = self._phase(phase, AVERAGED, batches)
         kept.check_finite()
-        gaps = {"descriptor_gap": pre["train_penalty"], "feature_gap": own["train_penalty"]}
-        losses = {"server_loss_pre": pre["train_supervised"], "server_loss": own["train_supervised"]}
+        gaps = {"descriptor_gap": pre["train_penalty"], "feature_gap": averaged["train_penalty"]}
+        losses = {"server_loss_pre": pre["train_supervised"], "server_loss": averaged["train_supervised"]}
         return {**losses, **gaps, "domain_norm": kept.domain_norm}
 
     def _phase(self, phase: Phase, name: str, batches: Prefetched) -> dict[str, float]:

@@ -32,19 +32,19 @@ def helper_divergence(logits: Tensor, helpers: Tensor) -> Tensor:
     """
     if not len(helpers):
         return logits.new_zeros(len(logits))
-    own = logits.log_softmax(dim=1).expand_as(helpers)
-    return F.kl_div(own, helpers, reduction="none").sum(dim=2).mean(dim=0)
+    log_p = logits.log_softmax(dim=1).expand_as(helpers)
+    return F.kl_div(log_p, helpers, reduction="none").sum(dim=2).mean(dim=0)
 
 
-def vote(own: Tensor, helpers: Tensor) -> Tensor:
+def vote(logits: Tensor, helpers: Tensor) -> Tensor:
     """The class (B,) that most models name, of equal numbers the first.
 
     Args:
-        own: logits or probabilities (B, C).
+        logits: or probabilities, (B, C).
         helpers: the same of the helpers, (H, B, C).
     """
-    named = torch.cat([own[None], helpers]).argmax(dim=2)
-    return F.one_hot(named, own.shape[1]).sum(dim=0).argmax(dim=1)
+    named = torch.cat([logits[None], helpers]).argmax(dim=2)
+    return F.one_hot(named, logits.shape[1]).sum(dim=0).argmax(dim=1)
 
 
 def helped_loss(
@@ -101,12 +101,14 @@ class Decomposed(nn.Module):
         Raises:
             JobError: it is not a ψ of this network.
         """
-        own = dict(self.psi.named_parameters())
-        found = {name.removeprefix(PSI): value for name, value in psi.items()}
-        odd = found.keys() ^ own.keys() or {name for name in own if own[name].shape != found[name].shape}
+        parameters = dict(self.psi.named_parameters())
+        others = {name.removeprefix(PSI): value for name, value in psi.items()}
+        odd = others.keys() ^ parameters.keys() or {
+            name for name in parameters if parameters[name].shape != others[name].shape
+        }
         if odd:
             raise JobError(f"the ψ of another site does not fit this site's network at '{min(odd)}'; use the same job")
-        return self._with(x, {name: value.to(own[name]) for name, value in found.items()})
+        return self._with(x, {name: value.to(parameters[name]) for name, value in others.items()})
 
     def _with(self, x: Tensor, psi: Mapping[str, Tensor]) -> Tensor:
         output: Tensor = functional_call(self.sigma, self._sums(psi, cut=not self.training), (x,))
@@ -216,14 +218,14 @@ class HelpedEngine(PseudoLabelTrainer):
 
     def targets(self, images: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], dict[str, Tensor]]:
         """Helpers' probabilities (H, B, C), votes (B,) and which images count (B,)."""
-        own = self.pseudo_label(images)
-        helpers = self._helped(images, own)
-        counts, classes = own.softmax(dim=1).amax(dim=1) >= self.confidence, vote(own, helpers)
+        logits = self.pseudo_label(images)
+        helpers = self._helped(images, logits)
+        counts, classes = logits.softmax(dim=1).amax(dim=1) >= self.confidence, vote(logits, helpers)
         self._shape = images.shape[1:]
         scalars = {
             "sure_fraction": counts.float().mean(),
             "commonest_fraction": classes.bincount().max() / len(classes),
-            "helper_divergence": helper_divergence(own, helpers).mean(),
+            "helper_divergence": helper_divergence(logits, helpers).mean(),
             "psi_share": self.network.share(),
         }
         return (helpers, classes, counts), scalars
@@ -239,7 +241,7 @@ class HelpedEngine(PseudoLabelTrainer):
         return loss + self.size_weight * self.network.size() + self.distance_weight * self.network.distance()
 
     @torch.no_grad()
-    def _helped(self, images: Tensor, own: Tensor) -> Tensor:
+    def _helped(self, images: Tensor, logits: Tensor) -> Tensor:
         self.network.eval()
-        found = [self.network.with_psi(images, psi).float().softmax(dim=1) for psi in self.helpers]
-        return torch.stack(found) if found else own.new_empty(0, *own.shape)
+        probabilities = [self.network.with_psi(images, psi).float().softmax(dim=1) for psi in self.helpers]
+        return torch.stack(probabilities) if probabilities else logits.new_empty(0, *logits.shape)

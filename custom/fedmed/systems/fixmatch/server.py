@@ -90,11 +90,11 @@ def nearest(answers: Mapping[str, Tensor], count: int) -> dict[str, list[str]]:
     """
     lengths = {site: len(answer) for site, answer in sorted(answers.items())}
     known = [site for site in lengths if lengths[site] == next(iter(lengths.values()))]
-    found = {}
+    neighbours = {}
     for site in known:
         away = {other: float((answers[site] - answers[other]).double().norm()) for other in known if other != site}
-        found[site] = sorted(away, key=lambda other: (away[other], other))[:count]
-    return {site: names for site, names in found.items() if names}
+        neighbours[site] = sorted(away, key=lambda other: (away[other], other))[:count]
+    return {site: names for site, names in neighbours.items() if names}
 
 
 def _trained(model: Model, update: Contribution) -> dict[str, Tensor]:

@@ -22,8 +22,8 @@ class StageInferer(Inferer):
     """
 
     def __call__(self, inputs: Tensor, network: Any, *args: Any, **kwargs: Any) -> Tensor:
-        found: Tensor = network.stages(inputs)
-        return found
+        logits: Tensor = network.stages(inputs)
+        return logits
 
 
 class LastStageInferer(StageInferer):
@@ -70,8 +70,8 @@ class TemporalTrainer(FeaturesFirst, SupervisedEngine):
 
     def _iteration(self, engine: SupervisedTrainer, batchdata: dict[str, Tensor]) -> dict[str, Tensor]:
         self.samples += len(batchdata["video"])
-        found: dict[str, Tensor] = super()._iteration(engine, batchdata)
-        return found
+        output: dict[str, Tensor] = super()._iteration(engine, batchdata)
+        return output
 
 
 class TemporalEvaluator(FeaturesFirst, SupervisedEvaluator):
@@ -87,8 +87,8 @@ class TemporalEvaluator(FeaturesFirst, SupervisedEvaluator):
     def __init__(
         self, device: torch.device | str, val_data_loader: VideoFeatures, network: nn.Module, **kwargs: Any
     ) -> None:
-        own: dict[str, Any] = {"prepare_batch": _one_video, "inferer": LastStageInferer(), "decollate": False}
-        super().__init__(torch.device(device), val_data_loader, network, **own, **kwargs)
+        settings: dict[str, Any] = {"prepare_batch": _one_video, "inferer": LastStageInferer(), "decollate": False}
+        super().__init__(torch.device(device), val_data_loader, network, **settings, **kwargs)
 
 
 def _one_video(batch: Mapping[str, Any], *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
