@@ -220,9 +220,9 @@ def test_faster_than_a_loop_over_frames():
 @pytest.mark.parametrize(
     ("said", "match"),
     [
-        ({"temperature": 0}, "temperature is 0"),
-        ({"floor": 0.0}, "floor is 0"),
-        ({"variance_weight": -1}, "variance_weight is -1"),
+        ({"temperature": 0}, "'temperature'"),
+        ({"floor": 0.0}, "'floor'"),
+        ({"variance_weight": -1}, "'variance_weight'"),
         ({"similarity": "dot"}, "similarity is 'dot'; use cosine or l2_scaled"),
         ({"index": "frame"}, "index is 'frame'; use position"),
     ],

@@ -1,9 +1,9 @@
 """From the word in a bundle or a run to the kind of task, and whether a bundle is sound for it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use, faults
@@ -12,9 +12,6 @@ from fedmed.data.datalist import UNLABELED
 from fedmed.errors import BundleError
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.segmentation_3d import Segmentation3D
-
-if TYPE_CHECKING:  # it takes MONAI, for which who asks by a name or a look need not wait
-    from fedmed.bundles.bundle import Bundle
 
 ROOM = "fedmed.kinds"
 PAGE = "docs/bundles.md"
@@ -67,7 +64,7 @@ def made(path: str, *args: Any) -> Any:
     return named_class(path, "a kind's class path")(*args)
 
 
-def kind_of(bundle: "Bundle") -> Kind:
+def kind_of(bundle: Bundle) -> Kind:
     """The kind of a bundle with its overlays.
 
     Raises:
@@ -76,9 +73,9 @@ def kind_of(bundle: "Bundle") -> Kind:
     images = str(bundle.federation.get("images") or "")
     kind = load_kind(bundle.federation.get("kind"), f"{bundle.root}/configs/federation.yaml: 'kind'", images=images)
     spec = bundle.overlay_kind
-    return (
-        kind if spec is None else load_kind(spec, f"bundle '{bundle.name}', overlays {bundle.overlays}: 'kind'", kind)
-    )
+    if spec is None:
+        return kind
+    return load_kind(spec, f"bundle '{bundle.name}', overlays {bundle.overlays}: 'kind'", kind)
 
 
 def kind_by_look(lists: Mapping[str, Any]) -> Kind:
@@ -87,14 +84,12 @@ def kind_by_look(lists: Mapping[str, Any]) -> Kind:
     Args:
         lists: content of the datalist, which may be malformed.
     """
-    cases = {key: _entries(listed) for key, listed in lists.items()}
-    labelled = [entry for key, entries in cases.items() if key != UNLABELED for entry in entries]
-    unlabelled = cases.get(UNLABELED, [])
+    labelled: list[Mapping[str, Any]] = []
+    unlabelled: list[Mapping[str, Any]] = []
+    for key, listed in lists.items():
+        entries = unlabelled if key == UNLABELED else labelled
+        entries += [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
     return next((kind() for kind in installed().values() if kind().looks_like(labelled, unlabelled)), Segmentation3D())
-
-
-def _entries(listed: Any) -> Sequence[Mapping[str, Any]]:
-    return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
 
 
 def check_bundle(bundle: Bundle, use: Use) -> Kind:

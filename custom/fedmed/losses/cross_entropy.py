@@ -37,12 +37,10 @@ def pos_weight_from_counts(
     if samples < 1 or ((counts < 0) | (counts > samples)).any():
         raise FedMedError(f"counts of positives {list(positives)} do not fit {samples} samples; count them again")
     weights = (samples - counts) / counts.clamp(min=1)
-    for which, what in (
-        (weights > cap, f"are cut to {cap:g}: they are too rare to be learned"),
-        (counts == 0, "count one positive, for no sample shows them: only their absence is learned here"),
-        (counts == samples, "are 0, for all samples show them: nothing of them is learned here"),
-    ):
-        _warn("positives of labels", names, which, what)
+    of = "positives of labels"
+    _warn(of, names, weights > cap, f"are cut to {cap:g}: they are too rare to be learned")
+    _warn(of, names, counts == 0, "count one positive, for no sample shows them: only their absence is learned here")
+    _warn(of, names, counts == samples, "are 0, for all samples show them: nothing of them is learned here")
     return weights.clamp(max=cap).float()
 
 
@@ -69,11 +67,8 @@ def class_weights_from_counts(counts: Sequence[int], cap: float = 1000.0, names:
         raise FedMedError(f"counts of classes {list(counts)} are not those of a training list; count them again")
     median = sizes[sizes > 0].quantile(0.5)
     weights = torch.where(sizes > 0, median / sizes.clamp(min=1), 0.0)
-    for which, what in (
-        (weights > cap, f"are cut to {cap:g}: they are too rare to be learned"),
-        (sizes == 0, "are 0, for no sample is of them: nothing of them is learned here"),
-    ):
-        _warn("classes", names, which, what)
+    _warn("classes", names, weights > cap, f"are cut to {cap:g}: they are too rare to be learned")
+    _warn("classes", names, sizes == 0, "are 0, for no sample is of them: nothing of them is learned here")
     return weights.clamp(max=cap).float()
 
 

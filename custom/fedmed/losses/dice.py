@@ -6,16 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from fedmed.errors import FedMedError
+from fedmed.in_range import in_range
 
 
 def soft_dice_loss(
-    q: Tensor,
-    y: Tensor,
-    *,
-    squared: bool = True,
-    smooth_nr: float = 0.0,
-    smooth_dr: float = 1e-8,
-    batch: bool = False,
+    q: Tensor, y: Tensor, *, squared: bool = True, smooth_nr: float = 0.0, smooth_dr: float = 1e-8, batch: bool = False
 ) -> Tensor:
     """Soft Dice of every sample and channel.
 
@@ -40,9 +35,7 @@ def soft_dice_loss(
         FedMedError: shapes differ.
     """
     if q.shape != y.shape:
-        raise FedMedError(
-            f"Dice: the prediction has shape {tuple(q.shape)}, the target {tuple(y.shape)}; give both as (B, C, ...)"
-        )
+        raise FedMedError(f"Dice: prediction {tuple(q.shape)}, target {tuple(y.shape)}; give both as (B, C, ...)")
     q = q if q.dtype == torch.float64 else q.float()  # float16 overflows at 65504 voxels
     y = y.to(q.dtype)
     voxels = [0, *range(2, q.ndim)] if batch else list(range(2, q.ndim))
@@ -68,11 +61,8 @@ class SoftDiceLoss(nn.Module):
         self, squared: bool = True, smooth_nr: float = 0.0, smooth_dr: float = 1e-8, batch: bool = False
     ) -> None:
         super().__init__()
-        if smooth_nr < 0 or smooth_dr <= 0:
-            raise FedMedError(
-                f"SoftDiceLoss: smooth_nr is {smooth_nr} and smooth_dr is {smooth_dr}; use smooth_nr >= 0 and "
-                "smooth_dr > 0, such as 1e-8"
-            )
+        in_range("smooth_nr", smooth_nr, least=0, of=" of SoftDiceLoss")
+        in_range("smooth_dr", smooth_dr, above=0, of=" of SoftDiceLoss")
         self.loss = partial(soft_dice_loss, squared=squared, smooth_nr=smooth_nr, smooth_dr=smooth_dr, batch=batch)
 
     def forward(self, q: Tensor, y: Tensor) -> Tensor:

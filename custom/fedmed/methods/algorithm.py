@@ -114,8 +114,7 @@ class Adaptation(Algorithm):
             "of sites with labels, through the server to those without, without this site's name; the mean "
             "of all, where two or more do, stays with the run and goes into bundles that are exported of it"
         )
-        to = self.adapting
-        made = AuxiliaryValue(
-            name, shape, BEFORE_TRAINING, direction, tells, when=ONCE, sent_by="supervised", given_to=to
+        value = AuxiliaryValue(
+            name, shape, BEFORE_TRAINING, direction, tells, when=ONCE, sent_by="supervised", given_to=self.adapting
         )
-        return (made,)
+        return (value,)

@@ -104,11 +104,11 @@ def load_algorithm(chosen: Any, allowed: Collection[str] = (), what: str = "algo
     Raises:
         JobError: as :func:`load_method`.
     """
-    if not isinstance(chosen, Mapping) or "name" not in chosen or set(chosen) - {"name", "args"}:
-        known = files_below(f"{SYSTEMS}.{what}s")
-        raise JobError(f"'{what}' is {chosen!r}; it needs 'name', one of {', '.join(known)}, and may have 'args'")
-    name, room = chosen["name"], f"{SYSTEMS}.{what}s"
+    room = f"{SYSTEMS}.{what}s"
     known = files_below(room)
+    if not isinstance(chosen, Mapping) or "name" not in chosen or set(chosen) - {"name", "args"}:
+        raise JobError(f"'{what}' is {chosen!r}; it needs 'name', one of {', '.join(known)}, and may have 'args'")
+    name = chosen["name"]
     if name not in known and "." not in str(name):
         near = get_close_matches(str(name), known, 1)
         hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}, and class paths"
@@ -141,11 +141,7 @@ def _made(kind: type[T], args: Any, what: str) -> T:
 
 
 def method_class(path: Any, allowed: Collection[str] = ()) -> type[Method]:
-    """Return a method's class.
-
-    Raises:
-        JobError: it may not be named by a job, is not there, or is not a method.
-    """
+    """Return a method's class; a JobError if a job may not name it, it is not there, or it is not a method."""
     kind = load_class(path, ROOMS, allowed)
     if not issubclass(kind, Method):
         raise JobError(f"'{path}' is not a method: derive it from fedmed.methods.method.Method")
@@ -173,11 +169,7 @@ def installed() -> dict[str, type[Method]]:
 
 
 def find(name: str, allowed: Collection[str] = ()) -> str:
-    """Return a method's class path from its short name or class path.
-
-    Raises:
-        JobError: there is no such method.
-    """
+    """Return a method's class path from its short name or class path; a JobError if there is no such method."""
     known = installed()
     if name in known:
         return f"{known[name].__module__}.{known[name].__name__}"

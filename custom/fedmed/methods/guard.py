@@ -69,6 +69,14 @@ class Guard(ABC):
         self.findings[update.site] = now
         return finding if now != before else None
 
+    def reference(self, site: str, value: float) -> float | None:
+        """Median of what a site reported in its first rounds, before this ``value``; None in the very first."""
+        first = self.memory.setdefault(site, [])
+        reference = median(first) if first else None
+        if len(first) < REFERENCE_ROUNDS:
+            first.append(value)
+        return reference
+
     @abstractmethod
     def judge(self, update: Update) -> SuspectedCollapse | None:
         """Remember one update of a site that reports ``needs``, and say what is the matter, new or not."""
@@ -101,31 +109,17 @@ class PseudoLabelGuard(Guard):
         self.advice = advice
 
     def judge(self, update: Update) -> SuspectedCollapse | None:
-        fraction, first = update.metrics[FRACTION], self.memory.setdefault(update.site, [])
-        reference = median(first) if first else None
-        if len(first) < REFERENCE_ROUNDS:
-            first.append(fraction)
-        collapsed = None if reference is None else collapse(fraction, reference, self.advice)
-        if collapsed is None or reference is None:
+        fraction = update.metrics[FRACTION]
+        reference = self.reference(update.site, fraction)
+        if reference is None:
             return None
-        return SuspectedCollapse(update.site, collapsed[1], collapsed[0], fraction, reference)
-
-
-def collapse(fraction: float, reference: float, advice: str) -> tuple[str, str] | None:
-    """Return (kind, message) of a collapse, or None.
-
-    Args:
-        fraction: share of voxels predicted as foreground, 0..1.
-        reference: the same in the site's first rounds.
-        advice: what to do.
-    """
-    seen = f"of voxels predicted as foreground, {percent(reference)} in the site's first rounds"
-    if fraction > ALL or fraction > RISE * max(reference, RISE_FROM):
-        return "pseudo_labels_spreading", f"{percent(fraction)} {seen}: its pseudo-labels are spreading; {advice}"
-    vanished = fraction < NONE or (fraction < FALL * reference and fraction < FALL_TO)
-    if vanished and reference >= FALL_FROM:
-        return "pseudo_labels_vanished", (
-            f"{percent(fraction)} {seen}: its pseudo-labels have vanished, which is right only where nobody has the "
-            f"disease; otherwise {advice}"
-        )
-    return None
+        seen = f"{percent(fraction)} of voxels predicted as foreground, {percent(reference)} in the site's first rounds"
+        if fraction > ALL or fraction > RISE * max(reference, RISE_FROM):
+            message = f"{seen}: its pseudo-labels are spreading; {self.advice}"
+            return SuspectedCollapse(update.site, message, "pseudo_labels_spreading", fraction, reference)
+        vanished = fraction < NONE or (fraction < FALL * reference and fraction < FALL_TO)
+        if vanished and reference >= FALL_FROM:
+            right = "right only where nobody has the disease; otherwise"
+            message = f"{seen}: its pseudo-labels have vanished, which is {right} {self.advice}"
+            return SuspectedCollapse(update.site, message, "pseudo_labels_vanished", fraction, reference)
+        return None

@@ -145,17 +145,12 @@ class Method:
         problems: list[str] = []
         for site, role in sorted(sites.items()):
             if role not in known:
-                problems.append(
-                    f"site '{site}' has the role '{role}', which {self.title} does not have; use {_or(known)}"
-                )
+                use = " or ".join(f"'{name}'" for name in known)
+                problems.append(f"site '{site}' has the role '{role}', which {self.title} does not have; use {use}")
         for name, made in known.items():
             if sum(role == name for role in sites.values()) < made.least:
                 problems.append(f"{self.title} needs at least {made.least} site with the role '{name}'")
         return problems
-
-
-def _or(names: Mapping[str, Any]) -> str:
-    return " or ".join(f"'{name}'" for name in names)
 
 
 def private_roles(group: str, overlays: tuple[str, ...] = ()) -> dict[str, Role]:
@@ -165,11 +160,14 @@ def private_roles(group: str, overlays: tuple[str, ...] = ()) -> dict[str, Role]
     return {"supervised": labelled, "evaluate": replace(EVALUATED, receives=stays)}
 
 
-def said_elsewhere(said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def said_elsewhere(
+    said: Mapping[str, Any], where: str = "what stays at the sites is said as 'method.args.group'"
+) -> Iterator[tuple[str, str]]:
     """Keys of a study that say what stays at the sites beside the method, as :meth:`Method.contradictions`."""
-    for key, name in (("sharing", "sharing"), ("warm_start", "warm_start.sharing")):
-        if "sharing" in (said if key == "sharing" else said.get(key, {})):
-            yield key, f"'{name}': what stays at the sites is said as 'method.args.group'; leave it out"
+    if "sharing" in said:
+        yield "sharing", f"'sharing': {where}; leave it out"
+    if "sharing" in said.get("warm_start", {}):
+        yield "warm_start", f"'warm_start.sharing': {where}; leave it out"
 
 
 def what_stays(group: str) -> tuple[str, ...]:

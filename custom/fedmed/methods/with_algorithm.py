@@ -8,7 +8,7 @@ from torch import nn
 
 from fedmed.methods.algorithm import NOT_PLAIN, NOT_PLAIN_RULE, PLAIN, Algorithm
 from fedmed.methods.declarations import BEFORE_TRAINING, AuxiliaryValue, Role
-from fedmed.methods.method import Method
+from fedmed.methods.method import Method, said_elsewhere
 from fedmed.training.corrections.correction import Correction
 
 MADE_OF_OTHERS = {"role", "exchange", "with_update", "misfits"}  # answers made of others, so already of both
@@ -35,16 +35,16 @@ class WithAlgorithm(Method):
         for name in vars(Method):
             if not name.startswith("_") and name not in changed:  # what an algorithm does not change
                 object.__setattr__(self, name, getattr(self.method, name))
-        object.__setattr__(self, "own_images", self.method.own_images or self.algorithm.own_images)
-        sentences = [said for one in (self.method, self.algorithm) if (said := one.beside_learning)]
-        object.__setattr__(self, "beside_learning", " and ".join(sentences))
-        adapt = self.key == "adaptation" and bool(self.algorithm.overlays_of("evaluate"))
-        object.__setattr__(self, "scored_adapt", self.method.scored_adapt or adapt)
-        object.__setattr__(
-            self,
-            "title",
-            self.method.title + (" and " if " with " in self.method.title else " with ") + self.algorithm.title,
-        )
+        method, algorithm = self.method, self.algorithm
+        adapt = self.key == "adaptation" and bool(algorithm.overlays_of("evaluate"))
+        of_both = {
+            "own_images": method.own_images or algorithm.own_images,
+            "beside_learning": " and ".join(filter(None, (method.beside_learning, algorithm.beside_learning))),
+            "scored_adapt": method.scored_adapt or adapt,
+            "title": method.title + (" and " if " with " in method.title else " with ") + algorithm.title,
+        }
+        for name, value in of_both.items():
+            object.__setattr__(self, name, value)
 
     def roles(self) -> Mapping[str, Role]:
         """The algorithm's overlay comes last, and its sharing group is that of all roles."""
@@ -71,10 +71,13 @@ class WithAlgorithm(Method):
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Those of the method; a study that asks for another mean than the algorithm's, or says its values twice."""
         yield from self.method.contradictions(said)
-        title = self.algorithm.title
-        yield from self._of_sharing(said)
-        exchange = [any(v.task == BEFORE_TRAINING for v in one.values()) for one in (self.method, self.algorithm)]
-        if all(exchange):
+        title, group = self.algorithm.title, self.algorithm.private()
+        if group is not None:
+            if any(made.receives or made.sends for made in self.method.roles().values()):
+                both = f"{title} and {self.method.title}"
+                yield "algorithm", f"{both} both say what stays at the sites; leave 'algorithm' out"
+            yield from said_elsewhere(said, f"in {title} the layers of group '{group}' stay at the sites in all rounds")
+        if all(any(v.task == BEFORE_TRAINING for v in one.values()) for one in (self.method, self.algorithm)):
             yield self.key, f"{title} and {self.method.title} both exchange values before training; use one of them"
         for role, values in said.get("overrides", {}).items():
             for key in sorted(set(values) & set(self.algorithm.settings())):
@@ -89,26 +92,9 @@ class WithAlgorithm(Method):
             for key, shown in other:
                 yield key, f"{shown} asks for another mean, and in {title} all sites count the same; leave it out"
 
-    def _of_sharing(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        title, group = self.algorithm.title, self.algorithm.private()
-        if group is None:
-            return
-        if any(made.receives or made.sends for made in self.method.roles().values()):
-            yield (
-                "algorithm",
-                f"{title} and {self.method.title} both say what stays at the sites; leave 'algorithm' out",
-            )
-        keys = ["sharing"] if "sharing" in said else []
-        keys += ["warm_start.sharing"] if "sharing" in said.get("warm_start", {}) else []
-        for key in keys:
-            stays = f"in {title} the layers of group '{group}' stay at the sites in all rounds"
-            yield key.partition(".")[0], f"'{key}': {stays}; leave it out"
-
     def card(self) -> str:
         return f"{self.method.card()} The federation ran {self.algorithm.title} ({self.algorithm.source})."
 
     def spec(self) -> dict[str, Any]:
         before, chosen = self.method.spec(), dict(self.chosen)
-        if self.key == "algorithm":
-            return {**before, self.key: chosen}
-        return {**before, self.key: [*before.get(self.key, []), chosen]}
+        return {**before, self.key: chosen if self.key == "algorithm" else [*before.get(self.key, []), chosen]}

@@ -1,7 +1,7 @@
 """Images of every site, shown to the model with the amplitudes of the mean of all sites."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from fedmed.data.augment.bands import AMPLITUDES, BANDS
@@ -34,7 +34,7 @@ class Amplitude(Algorithm):
             raise JobError(f"'band_strength' is {self.band_strength!r}; give a number above 0 and at most 1")
 
     def settings(self) -> Mapping[str, Any]:
-        return {"band_strength": self.band_strength}
+        return asdict(self)
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
         return (

@@ -40,5 +40,4 @@ class Statistics(Adaptation):
             raise JobError(f"'judged' is {self.judged!r}; write true or false")
 
     def settings(self) -> Mapping[str, Any]:
-        names = ("prior", "dead_zone", "judged")
-        return {f"statistics_{name}": getattr(self, name) for name in names}
+        return {f"statistics_{name}": getattr(self, name) for name in ("prior", "dead_zone", "judged")}

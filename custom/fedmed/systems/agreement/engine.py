@@ -14,8 +14,7 @@ from fedmed.errors import JobError
 from fedmed.systems.agreement.loss import AgreementLoss, agreed, all_classes, likeliest, reweighed
 from fedmed.training.unlabelled import PseudoLabelTrainer
 
-MEAN, GATE, SHARES = "labelled_mean", "gate", "class_shares"
-KNOWN = (MEAN, GATE, SHARES)  # what the server's rule sends
+MEAN, GATE, SHARES = "labelled_mean", "gate", "class_shares"  # what the server's rule sends
 AHEAD = 10  # batches that are looked at before the first step of a round, to align to the classes' shares
 WINDOW = 20  # batches whose probabilities are remembered: a patch says little of a site's images
 SAMPLES = 4096  # voxels of a batch that are remembered, evenly spread
@@ -28,10 +27,10 @@ class AgreementEngine(PseudoLabelTrainer):
 
     Two models look at the patch: the local one, or its teacher, and the mean of the labelled sites, which is frozen.
     Where they name the same class, the student learns it from its own view of the patch. With ``flips`` (ours) each of
-    the two sees the patch in a random one of its mirror images, so what they say does not depend on how it lies. The
-    model that came is the labelled sites' mean where the server sends no other; without
-    a gate every voxel on which both agree counts. With the shares of the classes at labelled sites, the probabilities
-    of each of the two are first drawn towards them, see :class:`ShareAlignment`.
+    the two sees a random mirror image of the patch, so what they say does not depend on how it lies. The model that
+    came is the labelled sites' mean where the server sends no other; without a gate every voxel on which both agree
+    counts. With the shares of the classes at labelled sites, the probabilities of each of the two are first drawn
+    towards them, see :class:`ShareAlignment`.
 
     Args:
         args, kwargs: as in :class:`PseudoLabelTrainer`. The inferer returns probabilities (B, C, ...), or (B, 1, ...)
@@ -62,12 +61,8 @@ class AgreementEngine(PseudoLabelTrainer):
         self._counted, self._batches = torch.zeros(()), 0
 
     def receive(self, extras: Mapping[str, Any]) -> None:
-        """Take the labelled sites' mean, without what is private at this site, and what they tell of their labels.
-
-        Raises:
-            JobError: something else came too.
-        """
-        super().receive({name: value for name, value in extras.items() if name not in KNOWN})
+        """Take the labelled sites' mean, without what is private at this site, and what they tell of their labels."""
+        super().receive({name: value for name, value in extras.items() if name not in (MEAN, GATE, SHARES)})
         self._mean, self.gate = extras.get(MEAN, {}), extras.get(GATE)
         if SHARES in extras:
             self._alignments = {model: ShareAlignment(extras[SHARES]) for model in ("local", "labelled")}
@@ -76,8 +71,7 @@ class AgreementEngine(PseudoLabelTrainer):
         """Train ``max_epochs`` epochs; private layers of the frozen model are this site's own."""
         if self.agree:
             self.frozen = copy.deepcopy(self.network).requires_grad_(False)
-            unknown = self.frozen.load_state_dict(dict(self._mean), strict=False).unexpected_keys
-            if unknown:
+            if unknown := self.frozen.load_state_dict(dict(self._mean), strict=False).unexpected_keys:
                 raise JobError(f"the labelled sites' mean has '{unknown[0]}', which this site's network has not")
         with self.add_event_handler(Events.STARTED, self._look_ahead):
             super().run()
@@ -152,15 +146,11 @@ class ShareAlignment:
 
     def __call__(self, p: Tensor) -> Tensor:
         """Remember the probabilities (B, C, ...), or (B, 1, ...) of class 1 of two, and return them reweighed."""
-        self.note(p)
-        return reweighed(p, self.log_weights.exp())
-
-    def note(self, p: Tensor) -> None:
-        """Remember a batch's probabilities, and find the weights again."""
         each = all_classes(p).movedim(1, -1).flatten(end_dim=-2)
         kept = torch.linspace(0, len(each) - 1, min(SAMPLES, len(each)), device=p.device).long()
         self._window.append(each[kept].clamp_min(1e-7).log())
         self.log_weights = self._weights(torch.cat(list(self._window)))
+        return reweighed(p, self.log_weights.exp())
 
     def _weights(self, log_p: Tensor) -> Tensor:
         """Logarithms (C,) of the weights with which the classes have the wanted shares in (N, C)."""

@@ -42,7 +42,6 @@ class LabelConfidence:
             self.count(plain(output[self.pred]).float(), plain(output[self.label]))
 
     def count(self, pred: Tensor, label: Tensor) -> None:
-        """Add a batch; see the class."""
         logits = pred.shape[1] > 1 and not torch.allclose(pred.sum(dim=1), pred.new_ones(()), atol=1e-2)
         p = all_classes(pred.softmax(dim=1) if logits else pred)
         confidence, named = p.max(dim=1)
@@ -138,8 +137,8 @@ class JudgedMeans(Correction):
             return
         self._values = {"label_confidence": quantiles} if self.tell_confidence else {}
         if MEAN in start.values:
-            received = score(self.evaluator)
-            self._values["mean_scores"] = torch.tensor([received, self._score(start.values[MEAN])])
+            scores = [score(self.evaluator), self._score(start.values[MEAN])]
+            self._values["mean_scores"] = torch.tensor(scores)
 
     def _score(self, mean: dict[str, Tensor]) -> float:
         received = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}

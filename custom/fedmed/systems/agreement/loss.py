@@ -116,34 +116,25 @@ class AgreementLoss(nn.Module):
         """
         q = all_classes(q if q.dtype == torch.float64 else q.float())
         log_q = q.clamp_min(1e-7).log()
-        classes = q.shape[1]
-        target = F.one_hot(likeliest(p), classes).movedim(-1, 1).to(q.dtype) * counts.unsqueeze(1)
-        loss = -(self._weights(target) * target * log_q).sum()
-        if self.dice:
-            foreground, inside = target[:, 1:], q[:, 1:] * counts.unsqueeze(1)
-            present = foreground.sum(dim=[0, *range(2, q.ndim)]) > 0
-            per_class = soft_dice_loss(inside, foreground, batch=True) * present
-            loss = loss + per_class.sum() / present.sum().clamp_min(1)
-        return loss
-
-    def _weights(self, target: Tensor) -> Tensor:
-        """Weight of a voxel by its class, (1, C, 1, ...); those of all voxels that count sum to 1, or are all 0."""
-        sizes = target.sum(dim=[0, *range(2, target.ndim)])
-        if self.balance:
-            weights = torch.where(sizes > 0, 1 / (sizes.clamp_min(1) * (sizes > 0).sum().clamp_min(1)), 0.0)
+        target = F.one_hot(likeliest(p), q.shape[1]).movedim(-1, 1).to(q.dtype) * counts.unsqueeze(1)
+        sizes = target.sum(dim=[0, *range(2, q.ndim)])  # (C,)
+        present = sizes > 0
+        if self.balance:  # weights of all voxels that count sum to 1, or are all 0
+            weights = torch.where(present, 1 / (sizes.clamp_min(1) * present.sum().clamp_min(1)), 0.0)
         else:
             weights = torch.ones_like(sizes) / sizes.sum().clamp_min(1)
-        return weights.view(1, -1, *[1] * (target.ndim - 2))
+        loss = -(weights.view(1, -1, *[1] * (q.ndim - 2)) * target * log_q).sum()
+        if self.dice:
+            inside = q[:, 1:] * counts.unsqueeze(1)
+            per_class = soft_dice_loss(inside, target[:, 1:], batch=True) * present[1:]
+            loss = loss + per_class.sum() / present[1:].sum().clamp_min(1)
+        return loss
 
 
 def build_agreement_loss(
     learned: str, everywhere: bool = False, balance: bool = False, dice: bool = True
 ) -> SquaredAgreementLoss | AgreementLoss:
-    """The loss of what the student learns: ``probabilities`` or ``classes``.
-
-    Raises:
-        FedMedError: neither of these.
-    """
+    """The loss of what the student learns, ``probabilities`` or ``classes``; a FedMedError for anything else."""
     if learned not in ("probabilities", "classes"):
         raise FedMedError(f"'learned' is '{learned}'; it must be 'probabilities' or 'classes'")
     return SquaredAgreementLoss(everywhere) if learned == "probabilities" else AgreementLoss(balance, dice)

@@ -94,10 +94,8 @@ class Agreement(Method):
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if self.gate and said.get("overrides", {}).get("unsupervised", {}).get("everywhere"):
-            problem = (
-                "'overrides.unsupervised.everywhere' is true: every voxel would be learned, whatever the gate says"
-            )
-            yield "overrides", f"{problem}; leave it out, or set the method's 'gate' to false"
+            text = "'overrides.unsupervised.everywhere' is true: every voxel would be learned, whatever the gate says"
+            yield "overrides", f"{text}; leave it out, or set the method's 'gate' to false"
 
     def guards(self) -> Mapping[str, Guard]:
         advice = ["lower unsupervised_learning_rate"]

@@ -22,7 +22,6 @@ class AddedWeightSection:
     """The part of a method in which labelled sites judge what the others add; see ``aggregation/do_no_harm.py``."""
 
     def charts(self, run: Run) -> dict[str, Chart]:
-        """Both scores and the weight over the rounds, once there is a weight."""
         return {"added_weight": Chart(added_weight, CAPTION)} if _of(run, "trust") else {}
 
     def columns(self, run: Run) -> dict[str, dict[str, float]]:

@@ -1,6 +1,7 @@
 """The mean of the labelled sites, and what sites without labels add to it."""
 
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from fedmed.aggregation.rule import ExpectedSenders, Model, Outcome, RoundFacts
 from fedmed.aggregation.sharing import classify
 from fedmed.aggregation.weighted_mean import FIRST, Reasons, SampleWeighting, WeightedMean
 from fedmed.errors import JobError, RoundFailed, StateError, UpdateRefused
+from fedmed.in_range import in_range
 
 COMBINE = ("correct", "join", "average")
 LABELLED, UNLABELLED = "supervised", "unsupervised"
@@ -67,24 +69,18 @@ class LabelledMean:
     ) -> None:
         if combine not in COMBINE:
             raise JobError(f"'combine' is {combine!r}; use {', '.join(COMBINE)}")
-        if type(strength) not in (int, float) or not 0 < strength <= 2:
-            raise JobError(f"'strength' is {strength!r}; give a number above 0, at most 2, such as 0.5")
         if type(ramp_rounds) is not int or ramp_rounds < 0:
             raise JobError(f"'ramp_rounds' is {ramp_rounds!r}; give a number of rounds, 0 for none")
-        if type(fixed_gate) not in (int, float) or not 0 <= fixed_gate <= 1:
-            raise JobError(f"'fixed_gate' is {fixed_gate!r}; give a probability from 0 to 1, such as 0.9")
-        self.fixed_gate = fixed_gate
-        self.mean, self.combine, self.strength = mean or WeightedMean(), combine, strength
+        self.fixed_gate = in_range("fixed_gate", fixed_gate, least=0, most=1)
+        self.strength = in_range("strength", strength, above=0, most=2)
+        self.mean, self.combine = mean or WeightedMean(), combine
         self.ramp_rounds, self.gate, self.judge = ramp_rounds, gate, DoNoHarm() if careful else None
         self.unlabelled = WeightedMean(AgreedSamples())
         self.joined = 0  # rounds in which sites without labels counted
 
     def check(self, senders: ExpectedSenders) -> None:
         if LABELLED not in senders.roles.values():
-            raise JobError(
-                f"no site has the role '{LABELLED}'; this rule needs a site with labels, which sites without them "
-                "are measured by"
-            )
+            raise JobError(f"no site has the role '{LABELLED}'; this rule measures sites without labels by those with")
         self.mean.check(senders)
 
     def check_update(self, update: Contribution) -> None:
@@ -112,7 +108,7 @@ class LabelledMean:
         if not others:
             outcome.values = self._values({}, labelled, facts)
             return outcome
-        scores = mean_scores(labelled)
+        scores = {u.site: u.extras[SCORES].clamp(0, 1).tolist() for u in labelled if SCORES in u.extras}
         trust = self.judge.judged(scores) if self.judge else 1.0
         moving = [update for update in others if agreed_share(update) > 0 and update.n_steps]
         strength, tensors = 0.0, outcome.tensors
@@ -126,7 +122,10 @@ class LabelledMean:
         outcome.values = self._values({n: t for n, t in tensors.items() if n in sent}, labelled, facts)
         outcome.warnings += unusual(labelled, others, moving, self.judge is not None and self.joined > 1)
         outcome.warnings += ungated(labelled, self.fixed_gate) if self.gate else []
-        outcome.facts |= {"trust": trust, "strength": strength, **score_facts(scores)}
+        outcome.facts |= {"trust": trust, "strength": strength}
+        if scores:
+            means = (math.fsum(column) / len(scores) for column in zip(*scores.values(), strict=True))
+            outcome.facts |= dict(zip(("score_with", "score_without"), means, strict=True))
         return outcome
 
     def _strength(self, labelled: Sequence[Contribution], moving: Sequence[Contribution]) -> float:
@@ -163,15 +162,10 @@ class LabelledMean:
         for_all: dict[str, Any] = {MEAN: dict(mean)} if mean else {}
         names = ({GATE: CONFIDENCE} if self.gate else {}) | {CLASSES: SHARES}
         means = {name: class_numbers(labelled, reported) for name, reported in names.items()}
-        fixed = {GATE: torch.tensor([float(self.fixed_gate)])} if self.gate else {}
+        fixed = {GATE: torch.tensor([self.fixed_gate])} if self.gate else {}
         numbers = fixed | {name: value for name, value in means.items() if value is not None}
-        values = {}
-        for site, role in facts.roles.items():
-            if role == UNLABELLED:
-                values[site] = for_all | numbers
-            elif role == LABELLED and self.judge:
-                values[site] = for_all
-        return {site: sent for site, sent in values.items() if sent}
+        of_role = {UNLABELLED: for_all | numbers, LABELLED: for_all if self.judge else {}}
+        return {site: of_role[role] for site, role in facts.roles.items() if of_role.get(role)}
 
 
 class AgreedSamples(SampleWeighting):
@@ -195,28 +189,8 @@ def agreed_share(update: Contribution) -> float:
     return float(update.extras.get(SHARE, 1.0))
 
 
-def mean_scores(updates: Sequence[Contribution]) -> dict[str, tuple[float, float]]:
-    """(with, without) of each site that judged, in the order of the updates."""
-    judging = (
-        (update.site, update.extras[SCORES].clamp(0, 1).tolist()) for update in updates if SCORES in update.extras
-    )
-    return {site: (with_all, without) for site, (with_all, without) in judging}
-
-
-def score_facts(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """The mean scores with and without, for the round's record; {} where nobody judged."""
-    if not scores:
-        return {}
-    with_all, without = (math.fsum(column) / len(scores) for column in zip(*scores.values(), strict=True))
-    return {"score_with": with_all, "score_without": without}
-
-
 def check_reports(update: Contribution) -> None:
-    """Refuse reported values out of their range; NaN is in no range. Arrays may be a little beyond it, by noise.
-
-    Raises:
-        UpdateRefused: names the site and the value.
-    """
+    """Raise UpdateRefused for reported values out of range; NaN is in none. Arrays may be a little beyond, by noise."""
     if SHARE in update.extras:
         check_number(update, SHARE, lambda share: None if 0 <= share <= 1 else "from 0 to 1")
     for name, size in ((CONFIDENCE, None), (SHARES, None), (SCORES, 2)):
@@ -225,8 +199,9 @@ def check_reports(update: Contribution) -> None:
             continue
         fits = isinstance(value, Tensor) and value.ndim == 1 and len(value) and size in (None, len(value))
         if not fits or not bool(((value >= -1) & (value <= 2)).all()):  # a site may have added noise
+            shown = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else reprlib.repr(value)
             wanted = "numbers from 0 to 1" if size is None else f"{size} numbers from 0 to 1"
-            raise UpdateRefused(update.site, f"its '{name}' is {_short(value)}; it must be {wanted}")
+            raise UpdateRefused(update.site, f"its '{name}' is {shown}; it must be {wanted}")
 
 
 def unusual(
@@ -234,11 +209,8 @@ def unusual(
 ) -> Reasons:
     """Warnings of reports that are missing or 0, and of what follows, for the round's record.
 
-    Args:
-        labelled: updates of labelled sites.
-        others: those of sites without labels.
-        moving: those of them that count.
-        judged: whether labelled sites were asked to judge.
+    ``others`` are the updates of sites without labels, ``moving`` those of them that count; ``judged``: whether
+    labelled sites were asked to judge.
     """
     counted = {update.site for update in moving}
     warnings = [
@@ -248,9 +220,8 @@ def unusual(
          "settings); it counts by its images alone"),
     ]  # fmt: skip
     if judged and not any(SCORES in update.extras for update in labelled):
-        warnings.append(
-            ([u.site for u in labelled], f"no labelled site sends '{SCORES}'; nobody judges what the others add")
-        )
+        nobody = f"no labelled site sends '{SCORES}'; nobody judges what the others add"
+        warnings.append(([u.site for u in labelled], nobody))
     return [(sites, reason) for sites, reason in warnings if sites]
 
 
@@ -263,11 +234,6 @@ def ungated(labelled: Sequence[Contribution], fixed: float) -> Reasons:
     why = no_number if silent else f"sends '{CONFIDENCE}' of another number of classes than others"
     sites = silent or [update.site for update in labelled]
     return [(sites, f"{why}; voxels count from a fixed probability of {fixed:g} on")]
-
-
-def _short(value: object) -> str:
-    text = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 class DoNoHarm:
@@ -283,7 +249,7 @@ class DoNoHarm:
         self.weight = 1.0
         self.gains: dict[str, float] = {}  # site -> with minus without, over the rounds
 
-    def judged(self, scores: Mapping[str, tuple[float, float]]) -> float:
+    def judged(self, scores: Mapping[str, Sequence[float]]) -> float:
         """Take the labelled sites' (with, without) into account, if there are some, and return the weight."""
         for site, (with_all, without) in scores.items():
             gain = with_all - without
@@ -305,8 +271,6 @@ class DoNoHarm:
         weight, gains = state.get("weight", 1.0), state.get("gains", {})
         if not isinstance(weight, float) or not 0 <= weight <= 1:
             raise StateError(f"the kept do-no-harm weight is {weight!r}; it must be a number from 0 to 1")
-        if not isinstance(gains, dict) or not all(
-            isinstance(gain, float) and -1 <= gain <= 1 for gain in gains.values()
-        ):
+        if not isinstance(gains, dict) or not all(isinstance(g, float) and -1 <= g <= 1 for g in gains.values()):
             raise StateError(f"the kept gains of the labelled sites are {gains!r}; each must be a number from -1 to 1")
         self.weight, self.gains = weight, dict(gains)

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -48,13 +48,11 @@ class FedDG(Algorithm):
             raise JobError(f"'exclude_self' is {self.exclude_self!r}; write true or false")
 
     def settings(self) -> Mapping[str, Any]:
-        names = ("bank_images", "low_frequency", "exclude_self")
-        return {name: getattr(self, name) for name in names}
+        return asdict(self)
 
     def values(self) -> tuple[AuxiliaryValue, ...]:
-        most = (
-            "" if self.low_frequency is None else f", of frequencies up to {self.low_frequency:g} of the shorter side"
-        )
+        share = self.low_frequency
+        most = "" if share is None else f", of frequencies up to {share:g} of the shorter side"
         return (
             AuxiliaryValue(
                 AMPLITUDE,
@@ -89,13 +87,8 @@ class OwnAmplitudes:
         self.images, self.most, self.low_frequency = images, most, low_frequency
 
     def __call__(self, before_batch: Callable[[], None] | None = None) -> dict[str, Tensor]:
-        """Return ``amplitude``, (n, C, H, W // 2 + 1) float16; ``{}`` without images.
-
-        Args:
-            before_batch: called before each batch; may raise to stop.
-        """
-        images, places = self.images, spread(len(self.images), self.most).tolist()
-        spectra = []
+        """Return ``amplitude``, (n, C, H, W // 2 + 1) float16; ``{}`` without images. ``before_batch`` may raise."""
+        images, places, spectra = self.images, spread(len(self.images), self.most).tolist(), []
         for start in range(0, len(places), CHUNK):
             if before_batch is not None:
                 before_batch()
@@ -174,13 +167,9 @@ def _stacked(images: Sequence[Tensor]) -> Tensor:
 def _checked(other: Mapping[str, Any]) -> Tensor:
     values = other.get(AMPLITUDE) if isinstance(other, Mapping) else None
     if not isinstance(values, Tensor) or values.dtype != BANK or values.ndim < 4:
-        raise FedMedError(
-            f"another site's '{AMPLITUDE}' is not a table of half spectra in float16; is FedMed the same?"
-        )
+        raise FedMedError(f"another site's '{AMPLITUDE}' is not a table of half spectra in float16; same FedMed?")
     if not bool(((values >= 0) & (values < torch.inf)).all()):  # NaN is neither
-        raise FedMedError(
-            f"another site's '{AMPLITUDE}' holds NaN, infinity or numbers below 0; nothing is mixed with it"
-        )
+        raise FedMedError(f"another site's '{AMPLITUDE}' holds NaN, infinity or numbers below 0; it is not mixed")
     return values.detach().cpu()
 
 
@@ -196,7 +185,7 @@ def half_spectra(images: Tensor, low_frequency: float | None = None) -> Tensor:
         is the mean of the image.
     """
     sides = images.shape[2:]
-    spectra = torch.fft.rfftn(_real(images), dim=_axes(images))
+    spectra = torch.fft.rfftn(_real(images), dim=tuple(range(2, images.ndim)))
     index = kept_frequencies(sides, low_frequency)
     return (spectra if index is None else spectra[(..., *index)]).abs().div_(math.prod(sides)).to(BANK)
 
@@ -231,7 +220,7 @@ def mix_amplitudes(images: Tensor, amplitudes: Tensor, strength: Tensor, low_fre
     Returns:
         As ``images``, not cut off to their range; float32 or float64.
     """
-    images, axes, sides = _real(images), _axes(images), images.shape[2:]
+    images, axes, sides = _real(images), tuple(range(2, images.ndim)), images.shape[2:]
     spectra = torch.fft.rfftn(images, dim=axes)
     index = kept_frequencies(sides, low_frequency)
     part = spectra if index is None else spectra[(..., *index)]
@@ -284,32 +273,20 @@ class AmplitudeMix:
 
 
 def check_bank(images: int, low_frequency: float | None) -> None:
-    """Refuse settings of a bank: how many images of a site it holds, and which share of their spectra.
-
-    Raises:
-        JobError: says what to write.
-    """
+    """Raise a JobError for settings that no bank can have: images of a site that it holds, share of their spectra."""
     if type(images) is not int or images < 1:
         raise JobError(f"'bank_images' is {images!r}; give a number of images, 1 or more")
     check_low_frequency(low_frequency)
 
 
 def check_low_frequency(share: float | None) -> None:
-    """Refuse a share of the spectrum that is not one.
-
-    Raises:
-        JobError: says what to write.
-    """
+    """Raise a JobError for a share of the spectrum that is not one."""
     if share is not None and (type(share) not in (int, float) or not 0 < share <= 0.5):
         raise JobError(f"'low_frequency' is {share!r}; give a share of the shorter side, above 0 and at most 0.5")
 
 
 def _real(images: Tensor) -> Tensor:
     return images if images.dtype in (torch.float32, torch.float64) else images.float()
-
-
-def _axes(images: Tensor) -> tuple[int, ...]:
-    return tuple(range(2, images.ndim))
 
 
 def _shown(shape: Sequence[int]) -> str:

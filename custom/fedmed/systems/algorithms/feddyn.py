@@ -25,7 +25,7 @@ class FedDyn(Algorithm):
 
     Attributes:
         alpha: strength, above 0, of the sites' terms and the server's.
-        delayed_h: see :class:`fedmed.systems.algorithms.feddyn.DynamicStep`.
+        delayed_h: see :class:`DynamicStep`.
     """
 
     title: ClassVar[str] = "FedDyn"
@@ -55,8 +55,7 @@ class DynamicTerm(Correction):
     """Adds ``α/2 ‖ω - ω_t‖² - ⟨g, ω⟩`` to the loss (Acar et al. 2021, arXiv 2111.04263, Algorithm 1).
 
     ω_t is what the site received. After the round ``g ← g - α (ω_end - ω_t)``, from 0; g is kept in float64 and
-    outlives the round. Only tensors that the site sends back are moved. The server's part is
-    :class:`fedmed.systems.algorithms.feddyn.DynamicStep`.
+    outlives the round. Only tensors that the site sends back are moved. The server's part is :class:`DynamicStep`.
 
     Args:
         alpha: α, above 0, the same as at the server.
@@ -104,7 +103,7 @@ class DynamicStep:
         h_{t+1} = h_t - α · (1/K) Σ_k (ω_k - ω_t)
         ω_{t+1} = mean_k ω_k - h_{t+1} / α
 
-    h is kept in float64. Sites add :class:`fedmed.systems.algorithms.feddyn.DynamicTerm`.
+    h is kept in float64. Sites add :class:`DynamicTerm`.
 
     Args:
         alpha: α, above 0, the same as at the sites.

@@ -1,7 +1,7 @@
 """FedProx (Li et al. 2020, arXiv 1812.06127)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 from fedmed.in_range import in_range
@@ -27,7 +27,7 @@ class FedProx(Algorithm):
         in_range("mu", self.mu, least=0)
 
     def settings(self) -> Mapping[str, float]:
-        return {"mu": self.mu}
+        return asdict(self)
 
 
 class ProximalTerm(Correction):

@@ -17,7 +17,6 @@ from fedmed.methods.declarations import WITH_UPDATE, AuxiliaryValue
 from fedmed.methods.method import MEAN
 from fedmed.training.corrections.correction import Correction, Parameters, RoundStart, check_kept
 
-CONTROL, DIFFERENCE = "control", "control_difference"  # from the server, and to it
 CONTROL, DIFFERENCE = "control", "control_difference"  # to the sites, and from them
 
 
@@ -49,8 +48,7 @@ class ControlVariate(Correction):
     c comes from the server, 0 at first. The site's own c_i becomes the mean of the loss's gradients over the round's
     steps: with gradient descent at a rate η that is ``c_i - c + (ω_t - ω_end) / (steps · η)``, as printed, and it holds
     for other optimizers and for rates that change. What c_i has changed by leaves as ``control_difference``, name ->
-    tensor, of the tensors that the site sends. The server's part is
-    :class:`ControlledMean`.
+    tensor, of the tensors that the site sends. The server's part is :class:`ControlledMean`.
     """
 
     takes = (CONTROL,)
@@ -102,8 +100,7 @@ class ControlledMean:
     """A mean, and ``c ← c + (1/N) Σ_i (c_i⁺ - c_i)`` (Karimireddy et al. 2020, arXiv 1910.06378, Algorithm 1).
 
     A rule, see :class:`fedmed.aggregation.rule.ServerRule`. N counts all sites that train in the job, also those
-    without an update in this round. c is kept in float64. Sites correct their gradients by
-    :class:`fedmed.systems.algorithms.scaffold.ControlVariate`.
+    without an update in this round. c is kept in float64. Sites correct their gradients by :class:`ControlVariate`.
 
     Args:
         mean: makes the next model; None: weighted by steps.

@@ -89,8 +89,8 @@ class PrototypeAlignment(Correction):
         self._load(self._old)
         self.network.eval()
         sums = PrototypeSums()
-        for images, labels in self._prepared():
-            sums.add(*features_by_place(_exact(self.features(images)), labels))
+        for rows, classes in self._by_place(self.features):
+            sums.add(rows, classes)
         self._load({name: received[name] for name in self._shared})
         return sums.means()
 
@@ -98,8 +98,8 @@ class PrototypeAlignment(Correction):
         parameters = [p for name, p in self.network.named_parameters() if name in shared and p.requires_grad]
         optimizer = torch.optim.SGD(parameters, lr=self.rate)
         self.network.train()
-        for images, labels in self._prepared():
-            loss = alignment_loss(*features_by_place(_exact(self.features(images)), labels), prototypes)
+        for rows, classes in self._by_place(self.features):
+            loss = alignment_loss(rows, classes, prototypes)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -108,28 +108,27 @@ class PrototypeAlignment(Correction):
     def _fisher(self, parameters: list[nn.Parameter]) -> float:
         self.network.eval()
         total = 0.0
-        for images, labels in self._prepared():
-            loss = F.cross_entropy(*features_by_place(_exact(self.network(images)), labels))
+        for logits, classes in self._by_place(self.network):
+            loss = F.cross_entropy(logits, classes)
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
             total += float(sum(g.double().square().sum() for g in gradients if g is not None))
         self.network.train()
         return total
 
-    def _prepared(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def _by_place(self, compute: Callable[[Tensor], Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        """See :func:`features_by_place`; of each batch, in float32 or more."""
         device = next(self.network.parameters()).device
         for batch in self.batches:
             self._before_batch()
-            yield self.prepare_batch(batch, device)
+            images, labels = self.prepare_batch(batch, device)
+            values = compute(images)
+            yield features_by_place(values.to(torch.promote_types(values.dtype, torch.float32)), labels)
 
     def _load(self, tensors: Mapping[str, Tensor]) -> None:
         current = self.network.state_dict()
         with torch.no_grad():
             for name, tensor in tensors.items():
                 current[name].copy_(tensor)
-
-
-def _exact(values: Tensor) -> Tensor:
-    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def features_by_place(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -178,10 +177,7 @@ class PrototypeSums:
 def alignment_loss(rows: Tensor, classes: Tensor, prototypes: Mapping[int, Tensor]) -> Tensor:
     """Return Σ_c MSE(features of class c, m_c), the mean over its features and their D numbers.
 
-    Args:
-        rows: (N, D).
-        classes: (N,).
-        prototypes: class -> m_c (D,); a class without one adds nothing.
+    ``rows`` are (N, D), ``classes`` (N,), ``prototypes`` class -> m_c (D,); a class without one adds nothing.
     """
     loss = rows.sum() * 0
     for label in classes.unique().tolist():

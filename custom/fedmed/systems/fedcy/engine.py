@@ -35,10 +35,8 @@ class CycleEngine(UnlabelledTrainer):
             the network's own.
 
     ``engine.state.output`` has detached scalars: ``loss``, which was minimised and may be negative; ``cycle_error``,
-    how far from its place a frame comes back, in places squared; ``min_variance``, the smallest variance of a frame's
-    places, whose floor bounds the loss; ``cycle_back``, the share of frames that come back to their place or next to
-    it; ``cycle_chance``, what that would be for frames in a random order; and ``feature_spread``, how unlike the frames
-    of a clip are, 0 where all are the same. ``samples`` counts frames.
+    ``min_variance``, ``cycle_back`` and ``cycle_chance``, see :class:`fedmed.systems.fedcy.loss.Cycles`; and
+    ``feature_spread``, how unlike the frames of a clip are, 0 where all are the same. ``samples`` counts frames.
 
     Raises:
         FedMedError: a weight, a norm or a momentum outside its range.
@@ -74,7 +72,11 @@ class CycleEngine(UnlabelledTrainer):
 
     def _iteration(self, engine: "CycleEngine", batchdata: dict[str, Any]) -> dict[str, Tensor]:
         frames, _ = self.prepare_batch(batchdata, self.state.device, self.non_blocking)
-        clips = self._features(frames).unflatten(0, batchdata["image"].shape[:2])
+        network: Any = self.network.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", enabled=self.amp):
+            features: Tensor = network.features(frames)
+        clips = features.float().unflatten(0, batchdata["image"].shape[:2])  # (B, k, D)
         self.fire_event(IterationEvents.FORWARD_COMPLETED)
         cycles = self.cycle_loss(clips, plain(batchdata["part"]).to(clips))
         loss = self.cycle_weight * cycles.loss
@@ -93,14 +95,6 @@ class CycleEngine(UnlabelledTrainer):
         }
         self.fire_event(IterationEvents.MODEL_COMPLETED)
         return self.state.output
-
-    def _features(self, frames: Tensor) -> Tensor:
-        """(n, D) float32."""
-        network: Any = self.network.train()
-        self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", enabled=self.amp):
-            features: Tensor = network.features(frames)
-        return features.float()
 
 
 class GuidedEngine(SupervisedEngine):
@@ -142,7 +136,12 @@ class GuidedEngine(SupervisedEngine):
 
     def _iteration(self, engine: Any, batchdata: dict[str, Any]) -> dict[str, Tensor]:
         images, labels = self.prepare_batch(batchdata, self.state.device, self.non_blocking)
-        features, logits = self._forward(images)
+        network: Any = self.network.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", enabled=self.amp):
+            features = network.features(images)  # (B, D)
+            logits = network.classifier(features).float()
+        features = features.float()
         self.fire_event(IterationEvents.FORWARD_COMPLETED)
         contrast = nt_xent(features, labels, self.contrast_temperature)
         loss = self.loss_function(logits, labels) + self.contrast_weight * contrast  # Eq. 6
@@ -155,12 +154,3 @@ class GuidedEngine(SupervisedEngine):
         self.state.output = {"loss": loss.detach(), "label_contrast": contrast.detach(), "feature_spread": spread}
         self.fire_event(IterationEvents.MODEL_COMPLETED)
         return self.state.output
-
-    def _forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (B, D) and logits (B, P), float32."""
-        network: Any = self.network.train()
-        self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", enabled=self.amp):
-            features = network.features(images)
-            logits = network.classifier(features)
-        return features.float(), logits.float()

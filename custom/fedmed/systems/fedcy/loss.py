@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedmed.errors import FedMedError
+from fedmed.in_range import in_range
 
 SIMILARITIES, INDICES = ("cosine", "l2_scaled"), ("position", "normalised", "frame_time")
 TINY = 1e-8  # the least norm of features: the cosine of a zero vector is 0
@@ -64,16 +65,12 @@ class CycleConsistencyLoss:
     floor: float = 1e-6
 
     def __post_init__(self) -> None:
-        wrong = {
-            f"temperature is {self.temperature}; use a number above 0, such as 0.05": self.temperature <= 0,
-            f"variance_weight is {self.variance_weight}; use 0 or more": self.variance_weight < 0,
-            f"floor is {self.floor}; use a number above 0, such as 1e-6": self.floor <= 0,
-            f"similarity is '{self.similarity}'; use {' or '.join(SIMILARITIES)}": self.similarity not in SIMILARITIES,
-            f"index is '{self.index}'; use {' or '.join(INDICES)}": self.index not in INDICES,
-        }
-        for message, bad in wrong.items():
-            if bad:
-                raise FedMedError(f"CycleConsistencyLoss: {message}")
+        in_range("temperature", self.temperature, above=0)
+        in_range("variance_weight", self.variance_weight, least=0)
+        in_range("floor", self.floor, above=0)
+        for name, value, known in (("similarity", self.similarity, SIMILARITIES), ("index", self.index, INDICES)):
+            if value not in known:
+                raise FedMedError(f"CycleConsistencyLoss: {name} is '{value}'; use {' or '.join(known)}")
 
     def __call__(self, clips: Tensor, times: Tensor | None = None) -> Cycles:
         """Compare every clip with every other, there and back.
@@ -143,11 +140,7 @@ class CycleConsistencyLoss:
 def feature_spread(clips: Tensor) -> Tensor:
     """Return how unlike the frames of a clip are: 1 − mean cosine of two of them, 0 where all are the same.
 
-    Args:
-        clips: features (C, k, D), k ≥ 2.
-
-    Returns:
-        The mean over the clips, a detached scalar.
+    ``clips`` are features (C, k, D), k ≥ 2. The result is the mean over the clips, a detached scalar.
     """
     unit, size = F.normalize(clips.detach().float(), dim=2, eps=TINY), clips.shape[1]
     total = unit.sum(dim=1).square().sum(dim=1) - unit.square().sum(dim=(1, 2))
@@ -162,16 +155,13 @@ def nt_xent(features: Tensor, labels: Tensor, temperature: float = 0.1) -> Tenso
         (4)  ℓ(a, p) = −log( e^(cos(a, p) / τ) / (e^(cos(a, p) / τ) + Σ_{f in F_n} e^(cos(a, f) / τ)) )
         (5)  L = mean of ℓ over all ordered pairs (a, p) of one class
 
-    Further frames of the anchor's class are not in the denominator, unlike in SupCon (arXiv 2004.11362). Without two
-    frames of one class, or with one class alone, L is 0, and so are its gradients.
+    Further frames of the anchor's class are not in the denominator, unlike in SupCon (arXiv 2004.11362). L is 0 or
+    more. Without two frames of one class, or with one class alone, it is 0, and so are its gradients.
 
     Args:
         features: (B, D), of any float type; computed in float32, or in float64 if they are.
         labels: (B,) whole numbers.
         temperature: τ > 0.
-
-    Returns:
-        A scalar, 0 or more.
 
     Raises:
         FedMedError: shapes do not fit, or the temperature is not positive.
@@ -179,11 +169,9 @@ def nt_xent(features: Tensor, labels: Tensor, temperature: float = 0.1) -> Tenso
     if temperature <= 0:
         raise FedMedError(f"NT-Xent: temperature is {temperature}; use a positive number, such as 0.1")
     if features.ndim != 2 or labels.shape != features.shape[:1]:
-        raise FedMedError(
-            f"NT-Xent: shapes are {tuple(features.shape)} and {tuple(labels.shape)}; give (B, D) and (B,)"
-        )
+        raise FedMedError(f"NT-Xent: shapes {tuple(features.shape)} and {tuple(labels.shape)}; give (B, D) and (B,)")
     features = features if features.dtype == torch.float64 else features.float()
-    unit = F.normalize(features, dim=1, eps=1e-8)
+    unit = F.normalize(features, dim=1, eps=TINY)
     similar = unit @ unit.T / temperature
     same = labels[:, None] == labels[None, :]
     positive = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)

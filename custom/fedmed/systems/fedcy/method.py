@@ -20,11 +20,9 @@ VARIANCE_TELLS = (
     "The variance of the place to which a frame comes back has a floor, 1e-6: without it the loss at sites without "
     "labels would not be bounded below. That loss may be negative, and cannot be compared with that of a labelled site."
 )
-CYCLES = Role(
-    "trains without labels",
-    UNLABELLED.executor,
+CYCLES = replace(
+    UNLABELLED,
     overlays=("cycle",),
-    lists=(("unlabeled", "training"),),
     needs="This site has videos without labels: its datalist needs 'unlabeled'; lists with labels serve too.",
     sends=HEAD,
     silent=(("learning_rate", 0.0), ("statistics_momentum", 0.0)),
@@ -69,7 +67,7 @@ class FedCy(Method):
             Scalar("train_cycle_chance", "the same of frames in a random order", "share"),
             Scalar("train_cycle_error", "squared error of the way back", better="lower"),
             Scalar("train_min_variance", "smallest variance of a way", tells=VARIANCE_TELLS),
-            Scalar("train_label_contrast", "contrast by labels", "nats", "lower"),
+            Scalar(CONTRAST, "contrast by labels", "nats", "lower"),
             Scalar(SPREAD, "spread of features"),
         )
 
@@ -119,10 +117,7 @@ class FedTCC(FedCy):
         return "Pre-training without labels: each site learned to find a frame of a clip again by way of another clip."
 
     def dry_run(self) -> tuple[str, ...]:
-        return (
-            super().dry_run()[0],
-            "Labels are not used; what extracts features is sent, and no classifier.",
-        )
+        return (super().dry_run()[0], "Labels are not used; what extracts features is sent, and no classifier.")
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,8 @@
 """Warn when the features of a site's frames become the same, so that nothing can be told from them any more."""
 
-from statistics import median
-
 from fedmed.messages.answers import Update
 from fedmed.methods.guard import Guard, SuspectedCollapse, percent
 
-REFERENCE_ROUNDS = 3  # a site's own first rounds, with which later ones are compared
 FALL = 1 / 20
 ALIKE = 1e-5  # frames whose features differ less are alike to single precision
 ADVICE = "lower learning_rate, set max_grad_norm, or raise variance_floor, and start anew"
@@ -22,10 +19,8 @@ class FeatureGuard(Guard):
     needs = (SPREAD,)
 
     def judge(self, update: Update) -> SuspectedCollapse | None:
-        spread, first = update.metrics[SPREAD], self.memory.setdefault(update.site, [])
-        reference = median(first) if first else None
-        if len(first) < REFERENCE_ROUNDS:
-            first.append(spread)
+        spread = update.metrics[SPREAD]
+        reference = self.reference(update.site, spread)
         if reference is None or spread >= max(FALL * reference, ALIKE):
             return None
         spread, reference = max(spread, 0.0), max(reference, 0.0)  # by rounding they may lie below

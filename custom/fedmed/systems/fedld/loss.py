@@ -26,10 +26,7 @@ class MarginControl(nn.Module):
     """
 
     def __init__(
-        self,
-        loss: Callable[[Tensor, Tensor], Tensor] | None = None,
-        weight: float = 0.1,
-        whole_batch: bool = False,
+        self, loss: Callable[[Tensor, Tensor], Tensor] | None = None, weight: float = 0.1, whole_batch: bool = False
     ) -> None:
         super().__init__()
         self.loss, self.weight = loss or _cross_entropy, in_range("weight", weight, least=0)

@@ -34,10 +34,8 @@ class DirectionsMean(WeightedMean):
 
     def __init__(self, share: float = 0.8, buffers: str = "average", clip_norm: float | None = None) -> None:
         super().__init__(UniformWeighting(), buffers=buffers, clip_norm=clip_norm)
-        self._plain, self._directed = (
-            self._tensors,
-            _DirectedTensors(buffers, in_range("share", share, above=0, most=1)),
-        )
+        self._plain = self._tensors
+        self._directed = _DirectedTensors(buffers, in_range("share", share, above=0, most=1))
 
     def aggregate(
         self, model: Mapping[str, Tensor], updates: Sequence[Contribution], facts: RoundFacts = FIRST
@@ -95,8 +93,8 @@ def direction_weights(products: Tensor, share: float) -> list[float]:
 @torch.no_grad()
 def gram(rows: Sequence[Tensor]) -> Tensor:
     """Return the products of all pairs of K tensors, (K, K) float64; the same bits on any number of threads."""
-    flat, count = [row.reshape(-1) for row in rows], len(rows)
-    products = torch.zeros(count, count, dtype=torch.float64)
+    flat = [row.reshape(-1) for row in rows]
+    products = torch.zeros(len(rows), len(rows), dtype=torch.float64)
     for start in range(0, flat[0].numel(), BLOCK):
         blocks = [row[start : start + BLOCK].double() for row in flat]
         for i, one in enumerate(blocks):

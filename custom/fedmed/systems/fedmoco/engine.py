@@ -51,9 +51,9 @@ class MomentumContrastEngine(UnlabelledTrainer):
         images: images that the site trains on, by which ``own_keys: auto`` decides; None: not known.
         options: of :class:`ContrastOptions`, and the rest of :class:`UnlabelledTrainer`.
 
-    ``engine.state.output`` has detached scalars: ``loss``; those of :func:`told_apart`; with
-    numbered images ``own_keys``, the share of queries that have a key of their own image in the queue; with other
-    sites' statistics ``clamped_fraction`` of :class:`SyntheticNegatives`.
+    ``engine.state.output`` has detached scalars: ``loss``; those of :func:`told_apart`; with numbered images
+    ``own_keys``, the share of queries that have a key of their own image in the queue; with other sites' statistics
+    ``clamped_fraction`` of :class:`SyntheticNegatives`.
     """
 
     lists: ClassVar[str] = "'unlabeled' or 'training'"
@@ -101,9 +101,8 @@ class MomentumContrastEngine(UnlabelledTrainer):
         """
         super().receive({name: value for name, value in extras.items() if name != "others"})
         others = list(extras.get("others", ()))
-        count = self.options.draws_of_each(len(others))
-        drawn = bool(others and count)
-        self.synthetic = SyntheticNegatives(others, count, self.options.box_cox, self.draws) if drawn else None
+        count = self.options.draws_of_each(len(others)) if others else 0
+        self.synthetic = SyntheticNegatives(others, count, self.options.box_cox, self.draws) if count else None
 
     def extras(self) -> dict[str, float | Tensor]:
         """``rsa``: Spearman's correlation r_k in [-1, 1] (Eq. 6), 1 without a step; ``{}`` without probe images."""
@@ -145,7 +144,9 @@ class MomentumContrastEngine(UnlabelledTrainer):
         self.fire_event(IterationEvents.LOSS_COMPLETED)
         self.backward(loss)
         self.fire_event(IterationEvents.BACKWARD_COMPLETED)
-        self._optimize()
+        before = self.epochs_done if self.epochs_before is None else self.epochs_before
+        with scaled_learning_rate(self.optimizer, self.options.rate_factor(before + self.state.epoch - 1)):
+            self.step(self.optimizer, self.options.max_grad_norm)
         self.keys.enqueue(keys, numbers)
         self.state.output = {"loss": loss.detach(), **told_apart(queries, positive, negatives)}
         if same_image is not None:
@@ -176,8 +177,3 @@ class MomentumContrastEngine(UnlabelledTrainer):
     @torch.no_grad()
     def _keys_of(self, images: Tensor) -> Tensor:
         return self._encode(self.keys.network, images)
-
-    def _optimize(self) -> None:
-        before = self.epochs_done if self.epochs_before is None else self.epochs_before
-        with scaled_learning_rate(self.optimizer, self.options.rate_factor(before + self.state.epoch - 1)):
-            self.step(self.optimizer, self.options.max_grad_norm)

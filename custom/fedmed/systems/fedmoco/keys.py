@@ -103,12 +103,8 @@ def key_encoder(network: nn.Module) -> nn.Module:
 def momentum_update(key: nn.Module, query: nn.Module, momentum: float) -> None:
     """``θ_key ← m θ_key + (1 - m) θ_query`` for all parameters at once; buffers are left alone.
 
-    torch's ``AveragedModel`` would overwrite the key encoder's BatchNorm statistics with those of the query encoder.
-
-    Args:
-        key: made by :func:`key_encoder` of ``query``, changed in place.
-        query: the network that is trained.
-        momentum: m in [0, 1).
+    ``key``, made by :func:`key_encoder` of ``query``, changes in place; m lies in [0, 1). torch's ``AveragedModel``
+    would overwrite its BatchNorm statistics with those of the query encoder.
     """
     torch._foreach_lerp_(list(key.parameters()), [p.detach() for p in query.parameters()], 1 - momentum)
 
@@ -212,17 +208,14 @@ class MomentumKeys:
             return similar, None
         same_image = images.to(similar.device)[:, None] == self.queue.images
         if self.leaves_own_out:  # synthetic ones are of no image
-            similar = similar.masked_fill(
-                nn.functional.pad(same_image, (0, similar.shape[1] - same_image.shape[1])), -torch.inf
-            )
+            synthetic_draws = similar.shape[1] - same_image.shape[1]
+            similar = similar.masked_fill(nn.functional.pad(same_image, (0, synthetic_draws)), -torch.inf)
         return similar, same_image.any(dim=1).float().mean()
 
     def compare_with_round(self, steps: int, batch_size: int) -> None:
         """Warn of a queue that will hold keys made by the models of earlier rounds; and say if own keys are left out.
 
-        Args:
-            steps: iterations of a round.
-            batch_size: keys that each step makes.
+        A round has so many ``steps``, each of which makes ``batch_size`` keys.
         """
         if self.leaves_own_out:
             log.info("negatives are without keys of a query's own image (own_keys: %s)", self.options.own_keys)

@@ -33,19 +33,13 @@ class FrozenEncoderEngine(SupervisedEngine):
     takes_corrections = False
 
     def __init__(
-        self,
-        device: torch.device | str,
-        max_epochs: int,
-        train_data_loader: Iterable[Mapping[str, Any]] | None,
-        *args: Any,
-        **kwargs: Any,
+        self, device: torch.device | str, max_epochs: int, train_data_loader: Iterable | None, *args: Any, **kwargs: Any
     ) -> None:
         if train_data_loader is None:
             raise DataError(NO_IMAGES)
         super().__init__(device, max_epochs, train_data_loader, *args, **kwargs)
 
     def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
-        """Compute the features, then train on them for ``max_epochs`` epochs."""
         loader = self.data_loader
         self.data_loader = self._batches(self._features(loader))
         try:

@@ -23,9 +23,7 @@ def info_nce(positive: Tensor, negatives: Tensor, temperature: float) -> Tensor:
     if temperature <= 0:
         raise FedMedError(f"InfoNCE: temperature is {temperature}; use a positive number, such as 0.2")
     if positive.ndim != 1 or negatives.ndim != 2 or len(positive) != len(negatives):
-        raise FedMedError(
-            f"InfoNCE: shapes are {tuple(positive.shape)} and {tuple(negatives.shape)}; give (B,) and (B, N)"
-        )
+        raise FedMedError(f"InfoNCE: shapes {tuple(positive.shape)} and {tuple(negatives.shape)}; give (B,) and (B, N)")
     logits = torch.cat([positive[:, None], negatives], dim=1) / temperature
     return F.cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.long))
 

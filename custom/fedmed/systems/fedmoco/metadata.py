@@ -54,7 +54,14 @@ def features(
                 break
             images, _ = plain_batch(batch, device, non_blocking=True)
             images = images[: min(left, len(images))]
-            rows.append(_rows(network(images), images).cpu())
+            output = network(images)
+            if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != len(images):
+                shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+                raise FedMedError(
+                    f"the network gives {shape} for {len(images)} images; contrastive training needs one row (B, d) an "
+                    "image"
+                )
+            rows.append(output.cpu())
             left -= len(images)
     if not rows:
         raise DataError("there is no image to compute features of; list images under 'unlabeled' or 'training'")
@@ -120,15 +127,6 @@ def similarity_of(before: Tensor, after: Tensor) -> float:
     if len(first) < 2 or np.array_equal(first, second) or np.ptp(first) == 0 or np.ptp(second) == 0:
         return 1.0
     return float(np.clip(np.corrcoef(first, second)[0, 1], -1.0, 1.0))
-
-
-def _rows(output: Any, images: Tensor) -> Tensor:
-    if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != len(images):
-        shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-        raise FedMedError(
-            f"the network gives {shape} for {len(images)} images; contrastive training needs one row (B, d) an image"
-        )
-    return output
 
 
 def box_cox(z: Tensor, lam: float = 0.5) -> Tensor:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from fedmed.errors import JobError
@@ -11,6 +12,7 @@ from fedmed.methods.declarations import (
     FROM_A_ROUND,
     LOSS,
     SUPERVISED,
+    UNLABELLED,
     WITH_UPDATE,
     AuxiliaryValue,
     Role,
@@ -34,11 +36,10 @@ OWN_TELLS = (
     "Own keys is the share of views in whose queue there was an earlier key of the same image, a false negative. At a "
     "site with fewer than four images for each key of the queue such keys are left out (own_keys)."
 )
-CONTRASTIVE = Role(
-    "trains without labels",
-    "fedmed.flare.executors.ContrastiveExecutor",
+CONTRASTIVE = replace(
+    UNLABELLED,
+    executor="fedmed.flare.executors.ContrastiveExecutor",
     overlays=("pretrain",),
-    lists=(("unlabeled", "training"),),
     needs="This site has images, labelled or not: its datalist needs 'unlabeled' or 'training'.",
     least=1,
 )
@@ -133,29 +134,22 @@ class FedMoCo(FedAvgMoCo):
         change = AuxiliaryValue(CHANGE, "one number", WITH_UPDATE, "to the server", CHANGE_TELLS, needed=self.adaptive)
         if self.exchange_from is None:
             return (change,)
+        mean = "The mean of the features of all the site's training images."
+        covariance = "How the features of the site's training images vary together: their covariance."
+        statistic = partial(AuxiliaryValue, task=BEFORE_TRAINING, when=FROM_A_ROUND, round=self.exchange_from)
         return (
-            self._statistic("mu", "d numbers", OTHERS, "The mean of the features of all the site's training images."),
-            self._statistic(
-                "sigma",
-                "(d + 1) d / 2 numbers",
-                OTHERS,
-                "How the features of the site's training images vary together: their covariance.",
-            ),
-            self._statistic("n", "one number", "to the server", "How many images these are of."),
+            statistic("mu", "d numbers", direction=OTHERS, tells=mean),
+            statistic("sigma", "(d + 1) d / 2 numbers", direction=OTHERS, tells=covariance),
+            statistic("n", "one number", direction="to the server", tells="How many images these are of."),
             change,
         )
-
-    def _statistic(self, name: str, shape: str, direction: str, tells: str) -> AuxiliaryValue:
-        start = self.exchange_from or 0
-        return AuxiliaryValue(name, shape, BEFORE_TRAINING, direction, tells, when=FROM_A_ROUND, round=start)
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         start, rounds = self.exchange_from, said["rounds"]
         if start is not None and start >= rounds:
-            text = (
-                f"'method.args.exchange_from' is {start}, counted from 0, and 'rounds' is {rounds}: no site would ever "
-            )
-            yield "method", f"{text}get the others' statistics; give at most {rounds - 1}, or null for no exchange"
+            late = f"'method.args.exchange_from' is {start}, counted from 0, and 'rounds' is {rounds}"
+            hint = f"give at most {rounds - 1}, or null for no exchange"
+            yield "method", f"{late}: no site would ever get the others' statistics; {hint}"
 
     def rule(self) -> dict[str, Any]:
         """The mean weighted by Eq. 7, a function of the change that each site reports."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.reported import ReportedWeighting
 from fedmed.errors import FedMedError, JobError
+from fedmed.in_range import in_range
 from fedmed.messages.answers import Update
 from fedmed.methods.guard import Guard, SuspectedCollapse, percent
 
@@ -45,9 +46,7 @@ class SelfAdaptiveWeighting(ReportedWeighting):
     def __init__(self, name: str, form: str = FORMS[0], floor: float = 0.0) -> None:
         super().__init__(name)
         _check_form(form)
-        if not isinstance(floor, int | float) or isinstance(floor, bool) or not 0 <= floor < 1:
-            raise JobError(f"'floor' is {floor!r}; give the least that a site counts, 0 or more and below 1")
-        self.form, self.floor = form, floor
+        self.form, self.floor = form, in_range("floor", floor, least=0, below=1)
 
     def check_sites(self, sites: int) -> None:
         if self.floor * sites > 1:

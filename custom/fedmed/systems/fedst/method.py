@@ -102,10 +102,7 @@ class FedST(FedDP):
         return None if separates is None else {"overlay": "serq", "settings": settings}
 
     def report_sections(self) -> tuple[str, ...]:
-        return (
-            "fedmed.systems.fedst.report.ServerTrainingSection",
-            "fedmed.systems.fedst.report.ChannelGatesSection",
-        )
+        return ("fedmed.systems.fedst.report.ServerTrainingSection", "fedmed.systems.fedst.report.ChannelGatesSection")
 
     def card(self) -> str:
         trained = {"separation": "trained them", "fine_tuning": "fine-tuned them", "mean": ""}[self.server]

@@ -27,18 +27,16 @@ GATES_CAPTION = (
     "mean difference between the gates of two sites. Gates are made by layers and words that stay at the site, so no "
     "site sends them: this chart is there where the sites' own folders are, as after a simulation, and at each site."
 )
-DOMAIN, DESCRIPTOR_GAP, FEATURE_GAP = "domain_norm", "descriptor_gap", "feature_gap"
-LOSS_PRE, LOSS, SECONDS = "server_loss_pre", "server_loss", "server_seconds"
-Line = tuple[str, str]  # label, colour
-PANELS: Mapping[str, Mapping[str, Line]] = {
-    "Norm of the domain descriptor": {DOMAIN: ("descriptor", INK)},
+Lines = Mapping[str, tuple[str, str]]  # number of a round -> label, colour
+PANELS: Mapping[str, Lines] = {
+    "Norm of the domain descriptor": {"domain_norm": ("descriptor", INK)},
     "Gap between features": {
-        FEATURE_GAP: ("global model to instruments", LIGHT[0]),
-        DESCRIPTOR_GAP: ("instruments to moving average", LIGHT[1]),
+        "feature_gap": ("global model to instruments", LIGHT[0]),
+        "descriptor_gap": ("instruments to moving average", LIGHT[1]),
     },
     "Segmentation loss on made images": {
-        LOSS: ("global model", LIGHT[0]),
-        LOSS_PRE: ("pre-trained model", LIGHT[1]),
+        "server_loss": ("global model", LIGHT[0]),
+        "server_loss_pre": ("pre-trained model", LIGHT[1]),
     },
 }
 HEAD_ROOM = 1.1  # height of a panel, as a multiple of its highest value
@@ -53,7 +51,6 @@ class ChannelGatesSection:
     """The part of a method whose sites weigh channels by private layers (Fang et al. 2025, Eq. 7)."""
 
     def charts(self, run: Run) -> dict[str, Chart]:
-        """A heat map of sites and channels, of the sites whose folders are here."""
         gates = site_gates(run)
         return {"gates": Chart(lambda _: gates_figure(gates), GATES_CAPTION)} if gates else {}
 
@@ -100,10 +97,9 @@ def gates_figure(gates: Gates) -> Figure:
     panels[0].grid(visible=False)
     if several:
         apart = np.abs(values[:, None] - values[None]).mean(axis=2)
-        texts = [
-            [f"{value:.2f}" if row != column else "" for column, value in enumerate(line)]
-            for row, line in enumerate(apart)
-        ]
+        texts = [[f"{value:.2f}" for value in line] for line in apart]
+        for place in range(len(names)):
+            texts[place][place] = ""
         strengths = np.where(np.eye(len(names)) > 0, np.nan, apart / max(float(apart.max()), 1e-9))
         draw_cells(panels[1], texts, strengths, np.zeros_like(apart))
         panels[1].set_title("Mean difference of two sites")
@@ -116,20 +112,19 @@ class ServerTrainingSection:
     """The part of a method whose server trains between averaging and sending."""
 
     def charts(self, run: Run) -> dict[str, Chart]:
-        """The descriptor, the gaps and the losses over the rounds, once the server has trained."""
-        return {"server_training": Chart(server_training, TRAINING_CAPTION)} if _noted(run, PANELS) else {}
+        return {"server_training": Chart(server_training, TRAINING_CAPTION)} if _noted_panels(run) else {}
 
     def columns(self, run: Run) -> dict[str, dict[str, float]]:
         return {}
 
     def notes(self, run: Run) -> list[str]:
-        took = mean([seconds for _, seconds in server_points(run, SECONDS)])
+        took = mean([seconds for _, seconds in server_points(run, "server_seconds")])
         return [] if took is None else [f"The server trained for {duration(took)} in a round, in the mean."]
 
 
 def server_training(run: Run) -> Figure:
     """A panel for each group of numbers that were noted."""
-    shown = {title: lines for title, lines in PANELS.items() if _noted(run, {title: lines})}
+    shown = _noted_panels(run)
     figure = Figure(figsize=(WIDTH, 3.2))
     figure.set_layout_engine("constrained", wspace=0.06)
     for axes, (title, lines) in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown.items(), strict=True):
@@ -143,11 +138,13 @@ def server_points(run: Run, name: str) -> list[tuple[int, float]]:
     return [(line.index + 1, line.facts[name]) for line in run.rounds if name in line.facts]
 
 
-def _noted(run: Run, panels: Mapping[str, Mapping[str, Line]]) -> bool:
-    return any(server_points(run, name) for lines in panels.values() for name in lines)
+def _noted_panels(run: Run) -> dict[str, Lines]:
+    """Those panels of which the run has a number."""
+    noted = {name for line in run.rounds for name in line.facts}
+    return {title: lines for title, lines in PANELS.items() if noted & lines.keys()}
 
 
-def _lines(axes: Axes, run: Run, lines: Mapping[str, Line]) -> None:
+def _lines(axes: Axes, run: Run, lines: Lines) -> None:
     highest = 0.0
     for name, (label, colour) in lines.items():
         if points := server_points(run, name):

@@ -81,11 +81,7 @@ class Separation:
         self.average = moving_average(self.average, total / images, self.mu)
 
     def check_shape(self, feature: Tensor, like: Tensor | None) -> None:
-        """Refuse features of another shape than D_sy, or than ``like``.
-
-        Raises:
-            DataError: says both.
-        """
+        """Raise a DataError for features of another shape than D_sy, or than ``like`` before there is one."""
         wanted = self.domain if self.domain is not None else like
         if wanted is not None and feature.shape != wanted.shape:
             raise DataError(
@@ -113,11 +109,7 @@ class Separation:
         return float(self._maps()[0].detach().double().norm())
 
     def check_finite(self) -> None:
-        """Refuse what the last step may have made of v_pre and D_sy.
-
-        Raises:
-            FedMedError: values that are NaN or infinite.
-        """
+        """Raise a FedMedError where v_pre, D_sy or F̂_g has values that are NaN or infinite."""
         tensors = [*self.pre.state_dict().values(), *self._maps()]
         if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
             raise FedMedError("the pre-trained network has values that are NaN or infinite; use a lower rate")
@@ -133,11 +125,7 @@ class Separation:
 
 def plain_feature(network: Any, images: Tensor) -> Tensor:
     """Features of images alone, without the decoder where the network can leave it out."""
-    if hasattr(network, "plain_feature"):
-        feature: Tensor = network.plain_feature(images)
-    else:
-        feature = network.forward_plain(images)[1]
-    return feature
+    return network.plain_feature(images) if hasattr(network, "plain_feature") else network.forward_plain(images)[1]
 
 
 def moving_average(earlier: Tensor | None, new: Tensor, mu: float) -> Tensor:
@@ -164,7 +152,7 @@ def moving_average(earlier: Tensor | None, new: Tensor, mu: float) -> Tensor:
 
 
 def descriptor_penalty(features: Tensor, domain: Tensor, average: Tensor) -> Tensor:
-    """Return ``mean((F_sy - D_sy - F̂_g)²)``, the second term of Fang et al. 2025, Eq. 11, without its weight.
+    """Return ``mean((F_sy - D_sy - F̂_g)²)``, a scalar: the second term, unweighted, of Fang et al. 2025, Eq. 11.
 
     It draws the instruments' part of the pre-trained network's features to what the federation's network makes of them.
 
@@ -172,9 +160,6 @@ def descriptor_penalty(features: Tensor, domain: Tensor, average: Tensor) -> Ten
         features: F_sy of a batch (B, c, h, w), of the pre-trained network.
         domain: D_sy (c, h, w), or (c, 1, 1) where one descriptor stands for all places.
         average: F̂_g, of the same shape as ``domain``; its gradient is not taken.
-
-    Returns:
-        A scalar, 0 or more.
 
     Raises:
         FedMedError: shapes that do not fit.
@@ -185,7 +170,7 @@ def descriptor_penalty(features: Tensor, domain: Tensor, average: Tensor) -> Ten
 
 
 def instrument_penalty(features: Tensor, synthetic: Tensor, domain: Tensor) -> Tensor:
-    """Return ``mean((F_g - (F_sy - D_sy))²)``, the second term of Fang et al. 2025, Eq. 12, without its weight.
+    """Return ``mean((F_g - (F_sy - D_sy))²)``, a scalar: the second term, unweighted, of Fang et al. 2025, Eq. 12.
 
     It draws the averaged network's features to the instruments' part of the pre-trained network's.
 
@@ -193,9 +178,6 @@ def instrument_penalty(features: Tensor, synthetic: Tensor, domain: Tensor) -> T
         features: F_g of a batch (B, c, h, w), of the averaged network.
         synthetic: F_sy of the same batch; its gradient is not taken.
         domain: D_sy (c, h, w) or (c, 1, 1), likewise.
-
-    Returns:
-        A scalar, 0 or more.
 
     Raises:
         FedMedError: shapes that do not fit.

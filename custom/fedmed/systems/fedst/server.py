@@ -8,7 +8,7 @@ import torch
 from monai.engines.utils import IterationEvents
 from torch import Tensor, nn
 
-from fedmed.errors import DataError, JobError, StateError
+from fedmed.errors import DataError, StateError
 from fedmed.in_range import in_range
 from fedmed.systems.fedst.separation import POOLED, Separation, plain_feature
 from fedmed.training.server_engine import HINT, Ask, Batch, Phase, Prefetched, load_optimizer, on_cpu
@@ -63,8 +63,7 @@ class RepresentationTraining:
         untouched: Sequence[str] = (r"^temporal\.", r"^selection\."),
         seed: int = 0,
     ) -> None:
-        if in_range("mu", mu, least=0) > 1:
-            raise JobError(f"'mu' is {mu!r}; give a number from 0 to 1")
+        in_range("mu", mu, least=0, most=1)
         for name, value, least in (("lambda2", lambda2, 0), ("lambda3", lambda3, 0), ("steps", steps, 1)):
             in_range(name, value, least=least)
         in_range("rate", rate, above=0)
@@ -83,13 +82,10 @@ class RepresentationTraining:
 
     def _parameters(self, network: nn.Module) -> list[nn.Parameter]:
         """Those that are trained; the others get no gradient either."""
-        chosen = []
         for name, parameter in network.named_parameters():
             if any(pattern.search(name) for pattern in self.untouched):
                 parameter.requires_grad_(False)
-            elif parameter.requires_grad:
-                chosen.append(parameter)
-        return chosen
+        return [parameter for parameter in network.parameters() if parameter.requires_grad]
 
     def load_state_dict(self, state: Mapping[str, Any], start: Mapping[str, Tensor]) -> None:
         """Go on from an earlier round.

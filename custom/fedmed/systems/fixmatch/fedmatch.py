@@ -26,9 +26,7 @@ def noise(shape: torch.Size) -> Tensor:
 def helper_divergence(logits: Tensor, helpers: Tensor) -> Tensor:
     """``mean_h KL(p_h || p)`` of each image, (B,); 0 without helpers.
 
-    Args:
-        logits: (B, C) of the site's own model.
-        helpers: probabilities (H, B, C), constant.
+    ``logits`` (B, C) are the site's own model's, ``helpers`` probabilities (H, B, C), constant.
     """
     if not len(helpers):
         return logits.new_zeros(len(logits))
@@ -37,12 +35,7 @@ def helper_divergence(logits: Tensor, helpers: Tensor) -> Tensor:
 
 
 def vote(logits: Tensor, helpers: Tensor) -> Tensor:
-    """The class (B,) that most models name, of equal numbers the first.
-
-    Args:
-        logits: or probabilities, (B, C).
-        helpers: the same of the helpers, (H, B, C).
-    """
+    """The class (B,) that most models name, of equal numbers the first; of logits (B, C) and the helpers' (H, B, C)."""
     named = torch.cat([logits[None], helpers]).argmax(dim=2)
     return F.one_hot(named, logits.shape[1]).sum(dim=0).argmax(dim=1)
 
@@ -111,8 +104,7 @@ class Decomposed(nn.Module):
         return self._with(x, {name: value.to(parameters[name]) for name, value in others.items()})
 
     def _with(self, x: Tensor, psi: Mapping[str, Tensor]) -> Tensor:
-        output: Tensor = functional_call(self.sigma, self._sums(psi, cut=not self.training), (x,))
-        return output
+        return functional_call(self.sigma, self._sums(psi, cut=not self.training), (x,))
 
     def _sums(self, psi: Mapping[str, Tensor], cut: bool) -> dict[str, Tensor]:
         """σ + ψ; ``cut``: without what counts as 0 in eval mode."""
@@ -189,11 +181,6 @@ class HelpedEngine(PseudoLabelTrainer):
         self._shape: torch.Size | None = None
 
     def receive(self, extras: Mapping[str, Any]) -> None:
-        """Take new helpers, if some came.
-
-        Raises:
-            JobError: something else came too.
-        """
         super().receive({name: value for name, value in extras.items() if name != HELPERS})
         if HELPERS in extras:
             self.helpers = [dict(psi) for psi in extras[HELPERS]]

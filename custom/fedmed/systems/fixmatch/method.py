@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from fedmed.errors import JobError
+from fedmed.methods.algorithm import UNIFORM
 from fedmed.methods.declarations import (
     EVALUATED,
     LOSS,
@@ -182,8 +183,7 @@ class FedMatch(FedFixMatch):
 
     def rule(self) -> dict[str, Any]:
         """Plain means of who sends a part, and helpers."""
-        uniform = {"path": "fedmed.aggregation.weighted_mean.UniformWeighting", "args": {}}
-        mean = {"path": MEAN, "args": {"weighting": uniform}}
+        mean = {"path": MEAN, "args": {"weighting": {"path": UNIFORM, "args": {}}}}
         args = {"mean": mean, "helpers": self.helpers, "every": self.every}
         return {"path": "fedmed.systems.fixmatch.server.MeanWithHelpers", "args": args}
 

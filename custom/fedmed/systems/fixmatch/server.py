@@ -21,7 +21,7 @@ class MeanWithHelpers:
     nobody: nothing of it reaches another site but by the mean.
 
     Args:
-        mean: of the updates.
+        mean: of the updates; None: weighted by steps.
         helpers: how many a site gets, at least 1; fewer where there are not so many.
         every: rounds after which they are chosen anew, counted from the first; at least 1.
 
@@ -63,19 +63,13 @@ class MeanWithHelpers:
         }
         outcome.facts |= {"helpers": chosen} if chosen else {}
         if silent := [update.site for update in others if update.site not in answering]:
-            reason = (
-                f"does not send '{ANSWER}' (privacy.allowed_extras in its settings); it helps nobody and has no helpers"
-            )
+            reason = f"does not send '{ANSWER}' (privacy.allowed_extras in its settings); it has no helpers and is none"
             outcome.warnings.append((silent, reason))
         return outcome
 
 
 def check_helpers(helpers: int, every: int) -> None:
-    """Refuse numbers of helpers, and of rounds between two choices of them, that are not whole numbers from 1 on.
-
-    Raises:
-        JobError: names the number.
-    """
+    """Raise a JobError unless helpers, and rounds between two choices of them, are whole numbers from 1 on."""
     for name, value in (("helpers", helpers), ("every", every)):
         if type(value) is not int or value < 1:
             raise JobError(f"'{name}' is {value!r}; give a whole number from 1 on")

@@ -22,8 +22,7 @@ class StageInferer(Inferer):
     """
 
     def __call__(self, inputs: Tensor, network: Any, *args: Any, **kwargs: Any) -> Tensor:
-        logits: Tensor = network.stages(inputs)
-        return logits
+        return network.stages(inputs)
 
 
 class LastStageInferer(StageInferer):
@@ -37,7 +36,6 @@ class FeaturesFirst(Workflow):
     """A workflow that computes its videos' features before its first iteration; an aborted job stops there too."""
 
     def run(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[override] # MONAI's gets other arguments
-        """Compute the features, then do the rest."""
         loader = cast("VideoFeatures | ShuffledVideos", self.data_loader)
         loader.prepare(lambda: self.fire_event(Events.GET_BATCH_STARTED))
         super().run(*args, **kwargs)
@@ -47,10 +45,9 @@ class TemporalTrainer(FeaturesFirst, SupervisedEngine):
     """Trains ``network.stages`` alone, a video in each iteration; not a bit of the rest of the network changes.
 
     Args:
-        device, max_epochs: as in :class:`fedmed.training.trainer.SupervisedEngine`.
-        train_data_loader: the videos.
-        kwargs: as there. ``optimizer`` is of the parameters of the stages; ``loss_function`` is of logits (S, 1, P, T)
-            and labels (1, T), such as :class:`fedmed.systems.tecno.engine.StageCrossEntropy`.
+        device, max_epochs, train_data_loader, kwargs: as in :class:`SupervisedEngine`. ``optimizer`` is of the
+            parameters of the stages; ``loss_function`` is of logits (S, 1, P, T) and labels (1, T), such as
+            :class:`StageCrossEntropy`.
 
     Attributes:
         samples: frames that the last :meth:`run` processed.
@@ -70,18 +67,13 @@ class TemporalTrainer(FeaturesFirst, SupervisedEngine):
 
     def _iteration(self, engine: SupervisedTrainer, batchdata: dict[str, Tensor]) -> dict[str, Tensor]:
         self.samples += len(batchdata["video"])
-        output: dict[str, Tensor] = super()._iteration(engine, batchdata)
-        return output
+        return super()._iteration(engine, batchdata)
 
 
 class TemporalEvaluator(FeaturesFirst, SupervisedEvaluator):
     """Runs ``network.stages`` on a video in each iteration; ``pred`` are the last logits (T, P), ``label`` is (T,).
 
-    Args:
-        device: where the network lies.
-        val_data_loader: the videos.
-        network: the network.
-        kwargs: as in ``monai.engines.SupervisedEvaluator``.
+    The arguments are those of ``monai.engines.SupervisedEvaluator``.
     """
 
     def __init__(

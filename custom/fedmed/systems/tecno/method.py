@@ -8,7 +8,8 @@ from fedmed.aggregation.sharing import FULL
 from fedmed.methods.declarations import EVALUATED, SUPERVISED, Role
 from fedmed.methods.supervised_fedavg import SupervisedFedAvg
 
-START = {"checkpoint": "best_FL_global_model.pt", "checkpoint_tensors": [r"^features\."]}
+FEATURES = r"^features\."
+START = {"checkpoint": "best_FL_global_model.pt", "checkpoint_tensors": [FEATURES]}
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,8 @@ class TeCNO(SupervisedFedAvg):
     title: ClassVar[str] = "temporal stages on frozen features"
     source: ClassVar[str] = "Czempiel et al. 2020, arXiv 2003.10751"
     example: ClassVar[Mapping[str, Any]] = {
-        "bundle": "surgical_phase_classification",
-        "rounds": 16,
-        "epochs": 1,
-        **START,
-    }
+        "bundle": "surgical_phase_classification", "rounds": 16, "epochs": 1, **START,
+    }  # fmt: skip
     small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"]}
     overlays: ClassVar[tuple[str, ...]] = ("temporal", "tecno")
     frozen: ClassVar[str] = "features"
@@ -41,13 +39,8 @@ class TeCNO(SupervisedFedAvg):
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if not said.get("checkpoint"):
-            like = f"checkpoint: {START['checkpoint']}, checkpoint_tensors: {START['checkpoint_tensors']}".replace(
-                r"\\", "\\"
-            )
-            yield (
-                "method",
-                f"'checkpoint' is missing: name the model of single frames of an earlier run, such as {like}",
-            )
+            missing = "'checkpoint' is missing: name the model of single frames of an earlier run, such as checkpoint:"
+            yield "method", f"{missing} {START['checkpoint']}, checkpoint_tensors: ['{FEATURES}']"
         for key in ("sharing", "warm_start"):
             if key in said:
                 yield key, f"'{key}': sites share the stages alone, in all rounds; leave it out"
