@@ -21,20 +21,13 @@ NAMED = {"image": "a.png", "label": "normal"}
 
 
 def test_every_file_of_the_folder_is_a_kind():
-    assert installed() == {
-        "classification": Classification,
-        "encoder": Encoder,
-        "phases": Phases,
-        "phases_over_time": PhasesOverTime,
-        "presence": Presence,
-        "segmentation_2d": Segmentation2D,
-        "segmentation_3d": Segmentation3D,
-    }
+    kinds = {"classification": Classification, "encoder": Encoder, "phases": Phases, "phases_over_time": PhasesOverTime}
+    kinds |= {"presence": Presence, "segmentation_2d": Segmentation2D, "segmentation_3d": Segmentation3D}
+    assert installed() == kinds
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [Segmentation3D(), Segmentation2D(), Classification(), Phases(), Presence(), Encoder(Classification())],
+    "kind", [Segmentation3D(), Segmentation2D(), Classification(), Phases(), Presence(), Encoder(Classification())]
 )
 def test_the_classes_that_a_kind_names_are_there(kind):
     for path, methods in {
@@ -42,8 +35,7 @@ def test_the_classes_that_a_kind_names_are_there(kind):
         kind.report: ("summary", "note", "facts", "table", "training", "values", "charts", "figure"),
         kind.exporter: ("baked", "kept", "start", "complete_without", "facts", "same_results", "next_steps"),
     }.items():
-        found = named_class(path, "test")
-        assert all(hasattr(found, method) for method in methods), path
+        assert all(hasattr(named_class(path, "test"), method) for method in methods), path
 
 
 def test_a_bundle_names_its_kind_and_an_overlay_another():
@@ -59,11 +51,7 @@ def test_a_bundle_names_its_kind_and_an_overlay_another():
     ("spec", "message"),
     [
         ("segmentation3d", "'segmentation3d'; use classification, .* did you mean 'segmentation_3d'"),
-        (
-            None,
-            "None; use classification, encoder, phases, phases_over_time, presence, segmentation_2d, segmentation_3d, "
-            "or the class path",
-        ),
+        (None, "None; use classification, .*segmentation_3d, or the class path"),
         (3, "3; use"),
         ("fedmed.kinds.encoder.Decoder", "'fedmed.kinds.encoder.Decoder', which cannot be imported"),
         ("nowhere.Kind", "'nowhere.Kind', which cannot be imported"),
@@ -99,9 +87,8 @@ def test_forms_and_scores():
 
 
 def test_words_of_the_card():
-    card = Segmentation3D.card
-    assert card.channels([("0", "background"), ("1", "lesion")]) == "label map: 0 = background, 1 = lesion"
-    assert Classification.card.channels([("0", "a"), ("1", "b")]) == "a probability each: a, b"
+    card, channels = Segmentation3D.card, [("0", "a"), ("1", "b")]
+    assert "0 = a, 1 = b" in card.channels(channels) and "0" not in Classification.card.channels(channels)
     assert card.part("supervised") == "trained with masks" and card.part("evaluate") == "none, tested only"
     assert Encoder.card.part("supervised") == Encoder.card.part("unsupervised") == "trained without labels"
 

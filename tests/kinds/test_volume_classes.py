@@ -26,10 +26,9 @@ BUNDLE, SITES = "volumes_bundle", ("north", "south")
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory):
     root = tmp_path_factory.mktemp("hospitals")
-    found = {site: load_file(hospital(root / site, number)) for number, site in enumerate(SITES)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDMED_BUNDLES", str(HERE))
-        yield found
+        yield {site: load_file(hospital(root / site, number)) for number, site in enumerate(SITES)}
 
 
 @pytest.fixture(scope="module")

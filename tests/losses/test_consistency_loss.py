@@ -65,9 +65,8 @@ def test_gradient_of_the_default():
     """It is 0 wherever p <= τ (Yang et al. 2021, Eq. 6)."""
     q = Q.clone().requires_grad_()
     ConsistencyLoss()(P, q).backward()
-    expected = row(-0.19396319, -0.38074257, 0, 0, 0)
-    assert torch.allclose(q.grad, expected, atol=1e-6, rtol=0)
-    assert torch.equal(q.grad[..., 2:], torch.zeros(1, 1, 3, dtype=torch.float64))
+    assert torch.allclose(q.grad, row(-0.19396319, -0.38074257, 0, 0, 0), atol=1e-6, rtol=0)
+    assert not q.grad[..., 2:].any()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -91,8 +90,7 @@ def test_gradient_is_zero_outside_the_region_and_never_reaches_p(kind, scope):
     criterion = ConsistencyLoss(kind, scope, 0.8)
     criterion(p, q).backward()
     outside = ~criterion.region(p)
-    assert (q.grad[outside] == 0).all()
-    assert scope == "whole" or outside.any()
+    assert not q.grad[outside].any() and (scope == "whole" or outside.any())
     assert p.grad is None
     assert torch.autograd.gradcheck(lambda x: criterion(p.detach(), x), q)
 
@@ -103,8 +101,7 @@ def test_empty_region_gives_zero_loss_and_zero_gradient_on_the_graph(kind, scope
     q = torch.rand(2, 1, 4, 4, 4, requires_grad=True)
     loss = ConsistencyLoss(kind, scope, 0.9)(torch.full_like(q, 0.55), q)
     loss.backward()
-    assert loss.item() == 0
-    assert torch.equal(q.grad, torch.zeros_like(q))
+    assert loss.item() == 0 and not q.grad.any()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -130,16 +127,14 @@ def test_certain_prediction_agreeing_with_itself_has_no_dice_loss():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_saturated_predictions_stay_finite(kind):
-    q = torch.tensor([0.0, 1.0, 0.0, 1.0], requires_grad=True)
-    p = torch.tensor([1.0, 0.0, 0.0, 1.0])
+    q, p = torch.tensor([0.0, 1.0, 0.0, 1.0], requires_grad=True), torch.tensor([1.0, 0.0, 0.0, 1.0])
     loss = ConsistencyLoss(kind, "whole")(p.view(1, 1, 4), q.view(1, 1, 4))
     loss.backward()
-    assert torch.isfinite(loss)
-    assert torch.isfinite(q.grad).all()
+    assert loss.isfinite() and q.grad.isfinite().all()
 
 
 def test_works_under_autocast_and_in_half_precision():
-    p, q = torch.rand(1, 1, 8).half(), torch.rand(1, 1, 8).half()
+    p, q = torch.rand(2, 1, 1, 8, generator=torch.Generator().manual_seed(0)).half()
     for kind in KINDS:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = ConsistencyLoss(kind, "two_sided", 0.6)(p, q)

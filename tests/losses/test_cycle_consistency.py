@@ -1,5 +1,4 @@
 import math
-import time
 
 import pytest
 import torch
@@ -40,6 +39,7 @@ def test_one_pair():
     assert terms(U, V, tau=0.5) == pytest.approx([0.956270, 0.059855, 1.883342], abs=1e-6)
     assert loss_of(U, V, temperature=0.5).item() == pytest.approx(0.9664888594, abs=1e-9)
     assert loss_of(V, U, temperature=0.5).item() == pytest.approx(0.6739765171, abs=1e-9)
+    assert loss_of(U, V).item() == pytest.approx(8.0400923811, abs=1e-8), "a bad match dominates at a low temperature"
 
 
 def test_the_way_of_one_frame():
@@ -54,10 +54,6 @@ def test_the_way_of_one_frame():
     assert near[0, 0].tolist() == pytest.approx([0.87598979, 0.24802042], abs=1e-8)
     assert beta.tolist() == pytest.approx([0.45550069, 0.42984887, 0.11465044], abs=1e-8)
     assert (mean, variance) == (pytest.approx(1.659150, abs=1e-6), pytest.approx(0.45397223, abs=1e-8))
-
-
-def test_a_bad_match_dominates_at_a_low_temperature():
-    assert loss_of(U, V).item() == pytest.approx(8.0400923811, abs=1e-8)
 
 
 def test_normalised_indices_differ_by_a_constant():
@@ -186,35 +182,6 @@ def test_low_temperatures_stay_finite_in_half_precision():
     found = CycleConsistencyLoss(temperature=0.01)(rows)
     assert found.loss.dtype == torch.float32 and found.loss.isfinite()
     assert found.loss.item() == pytest.approx(CycleConsistencyLoss(temperature=0.01)(rows.float()).loss.item())
-
-
-def test_faster_than_a_loop_over_frames():
-    rows = torch.randn(2, 16, 2048)
-
-    def loop():
-        total = 0.0
-        for u, v in ((rows[0], rows[1]), (rows[1], rows[0])):
-            for k in range(16):
-                alpha = torch.softmax(torch.stack([torch.cosine_similarity(u[k], row, dim=0) for row in v]) / 0.05, 0)
-                near = sum(a * row for a, row in zip(alpha, v, strict=True))
-                beta = torch.softmax(torch.stack([torch.cosine_similarity(near, row, dim=0) for row in u]) / 0.05, 0)
-                index = torch.arange(1, 17)
-                mu = (beta * index).sum()
-                var = (beta * (index - mu) ** 2).sum().clamp(min=1e-6)
-                total = total + (k + 1 - mu) ** 2 / var + 0.001 * var.log()
-        return total / 16
-
-    made = CycleConsistencyLoss()
-    assert made(rows).loss.item() == pytest.approx(float(loop()), rel=1e-3)
-    seconds = {}
-    for name, work in (("loop", loop), ("ours", lambda: made(rows))):
-        times = []
-        for _ in range(3):
-            start = time.perf_counter()
-            work()
-            times.append(time.perf_counter() - start)
-        seconds[name] = min(times)
-    assert seconds["loop"] >= 20 * seconds["ours"], seconds
 
 
 @pytest.mark.parametrize(

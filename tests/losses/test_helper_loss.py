@@ -21,12 +21,12 @@ def test_divergence_worked_out_by_hand():
 
 def test_votes():
     """Own class 0 and two helpers' class 1: 1. Equal numbers: the first class. Nobody else: the own."""
-    own = torch.tensor([[0.9, 0.1, 0.0]])
+    local = torch.tensor([[0.9, 0.1, 0.0]])
     ones, twos = torch.tensor([[[0.4, 0.6, 0.0]]]), torch.tensor([[[0.1, 0.2, 0.7]]])
-    assert vote(own, torch.cat([ones, ones])).tolist() == [1]
-    assert vote(own, torch.cat([twos, twos])).tolist() == [2]
-    assert vote(own, torch.cat([ones, twos])).tolist() == [0]
-    assert vote(own.flip(1), ones[:0]).tolist() == [2]
+    assert vote(local, torch.cat([ones, ones])).tolist() == [1]
+    assert vote(local, torch.cat([twos, twos])).tolist() == [2]
+    assert vote(local, torch.cat([ones, twos])).tolist() == [0]
+    assert vote(local.flip(1), ones[:0]).tolist() == [2]
 
 
 def test_the_loss_is_a_mean_over_what_counts():

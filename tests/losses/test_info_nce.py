@@ -22,8 +22,8 @@ def test_equals_slow_reference(batch, count):
     torch.manual_seed(0)
     positive, negatives = torch.rand(batch).double(), torch.rand(batch, count).double()
     losses = []
-    for own, others in zip(positive.tolist(), negatives.tolist(), strict=True):
-        top = math.exp(own / 0.2)
+    for near, others in zip(positive.tolist(), negatives.tolist(), strict=True):
+        top = math.exp(near / 0.2)
         losses.append(-math.log(top / (top + sum(math.exp(s / 0.2) for s in others))))
     assert info_nce(positive, negatives, 0.2).item() == pytest.approx(sum(losses) / batch, abs=1e-9)
 

@@ -32,10 +32,9 @@ def test_it_adds_to_any_loss_and_draws_sure_predictions_back():
     logits = torch.tensor([[4.0, 0.0]], requires_grad=True)
     MarginControl(lambda logits, labels: 0 * logits.sum(), weight=1.0)(logits, LABELS[:1]).backward()
     assert logits.grad[0, 0] > 0 > logits.grad[0, 1]
-    own = MarginControl(F.cross_entropy, 0.0)(logits.half(), LABELS[:1])
-    assert torch.isfinite(own)
+    assert MarginControl(F.cross_entropy, 0.0)(logits.half(), LABELS[:1]).isfinite()
 
 
 def test_a_weight_below_zero():
-    with pytest.raises(FedMedError, match="'weight' is -1; give a number of at least 0"):
+    with pytest.raises(FedMedError, match="'weight' is -1"):
         MarginControl(weight=-1)

@@ -34,7 +34,6 @@ def test_one_positive_and_one_negative():
 
 def test_pairs_of_a_batch():
     rows = [[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]
-    assert of(rows, [1, 1, 2]) == pytest.approx(1.0647018481, abs=1e-9)
     assert of(rows, [1, 1, 2]) == pytest.approx((0.0024756851 + 2.1269280110) / 2, abs=1e-9)
     assert of([*rows, [0.8, 0.6]], [1, 1, 2, 1]) == pytest.approx(0.4112541579, abs=1e-9)
 
@@ -69,10 +68,8 @@ def test_one_class_moves_closer_and_scale_does_not_count():
 
 def test_half_precision_is_computed_in_float32():
     rows = torch.randn(8, 16, generator=torch.Generator().manual_seed(0)).half()
-    loss = nt_xent(rows, torch.arange(8) % 3)
-    assert loss.dtype == torch.float32 and loss.item() == pytest.approx(
-        nt_xent(rows.float(), torch.arange(8) % 3).item()
-    )
+    loss, exact = (nt_xent(features, torch.arange(8) % 3) for features in (rows, rows.float()))
+    assert loss.dtype == torch.float32 and loss.item() == pytest.approx(exact.item())
 
 
 def test_errors():

@@ -60,11 +60,11 @@ def test_penalties_are_means_over_the_batch_and_one_descriptor_may_stand_for_all
     assert torch.allclose(descriptor_penalty(features, domain, average), torch.stack(parts).mean())
     whole = [each.expand(3, 4, 6) for each in (domain, average)]
     assert torch.allclose(descriptor_penalty(features, *whole), descriptor_penalty(features, domain, average))
-    own = instrument_penalty(features, synthetic, domain)
-    assert torch.allclose(own, instrument_penalty(features, synthetic, whole[0]))
+    pooled = instrument_penalty(features, synthetic, domain)
+    assert torch.allclose(pooled, instrument_penalty(features, synthetic, whole[0]))
 
 
-def test_what_does_not_fit_is_told():
+def test_what_does_not_fit_is_refused():
     features, domain = torch.zeros(2, 3, 4, 4), torch.zeros(3, 2, 2)
     with pytest.raises(FedMedError, match=r"domain descriptor has shape \(3, 2, 2\), features .* have \(3, 4, 4\)"):
         descriptor_penalty(features, domain, torch.zeros(3, 4, 4))
@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_told():
         descriptor_penalty(features, torch.zeros(3, 1, 1), torch.zeros(2, 1, 1))
     with pytest.raises(FedMedError, match="both networks must be the same"):
         instrument_penalty(features, torch.zeros(2, 3, 2, 2), torch.zeros(3, 1, 1))
-    with pytest.raises(FedMedError, match="mu is 1.5; use a number from 0 to 1"):
+    with pytest.raises(FedMedError, match="mu is 1.5"):
         moving_average(None, features, 1.5)
     with pytest.raises(FedMedError, match=r"earlier one has shape \(3, 2, 2\)"):
         moving_average(domain, torch.zeros(3, 4, 4), 0.5)

@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from fedmed.errors import FedMedError
 from fedmed.systems.tecno.engine import StageCrossEntropy
@@ -41,11 +40,6 @@ def test_against_a_slow_reference(stages, batch, classes, frames, weighted):
     labels = torch.randint(classes, (batch, frames), generator=generator)
     weight = torch.rand(classes, generator=generator, dtype=torch.float64) + 0.1 if weighted else None
     assert StageCrossEntropy(weight)(logits, labels).item() == pytest.approx(by_hand(logits, labels, weight), abs=1e-9)
-
-
-def test_of_one_stage_without_weights_it_is_cross_entropy():
-    logits, labels = torch.randn(1, 2, 3, 7), torch.randint(3, (2, 7))
-    assert StageCrossEntropy()(logits, labels) == F.cross_entropy(logits[0], labels)
 
 
 def test_weights_move_with_the_module_and_are_not_part_of_a_model():

@@ -49,15 +49,12 @@ def test_a_study_to_begin_with_lets_labels_teach_first(name, size):
 def updates(model, senders, seed=0):
     """Updates of sites: name -> (frames, whether it sends the classifier)."""
     generator = torch.Generator().manual_seed(seed)
-    found = []
+    sent = []
     for site, (frames, whole) in senders.items():
-        tensors = {
-            name: torch.randn(value.shape, generator=generator) * 0.1
-            for name, value in model.items()
-            if whole or name == BODY
-        }
-        found.append(Update(site, 0, tensors, 1, frames))
-    return found
+        shapes = {name: value.shape for name, value in model.items() if whole or name == BODY}
+        tensors = {name: torch.randn(shape, generator=generator) * 0.1 for name, shape in shapes.items()}
+        sent.append(Update(site, 0, tensors, 1, frames))
+    return sent
 
 
 @pytest.fixture
@@ -67,14 +64,16 @@ def model():
 
 
 def test_weights_are_shares_of_frames(model):
-    found = WeightedMean(SampleWeighting()).coefficients(updates(model, {s: (n, s == "c1") for s, n in FRAMES.items()}))
-    assert list(found.values()) == pytest.approx([0.4, 0.15, 0.1, 0.125, 0.225])
+    sent = updates(model, {site: (n, site == "c1") for site, n in FRAMES.items()})
+    weights = WeightedMean(SampleWeighting()).coefficients(sent)
+    assert list(weights.values()) == pytest.approx([0.4, 0.15, 0.1, 0.125, 0.225])
 
 
 def test_the_classifier_is_that_of_the_labelled_site_bit_for_bit(model):
     """Its difference counts whole, whatever share of the frames it had, and untrained copies not at all."""
     sent = updates(model, {site: (n, site == "c1") for site, n in FRAMES.items()})
-    result = WeightedMean(SampleWeighting()).aggregate(model, sent).tensors
+    result, turned = (WeightedMean(SampleWeighting()).aggregate(model, order).tensors for order in (sent, sent[::-1]))
+    assert all(torch.equal(result[name], turned[name]) for name in model), "the order of replies changes no bit"
     assert torch.equal(result[HEAD], model[HEAD] + sent[0].tensors[HEAD])
     shares = [n / 200000 for n in FRAMES.values()]
     mean = sum(p * u.tensors[BODY].double() for p, u in zip(shares, sent, strict=True))
@@ -87,12 +86,6 @@ def test_several_labelled_sites_give_their_mean(model):
     result = WeightedMean(SampleWeighting()).aggregate(model, sent).tensors
     expected = model[HEAD] + 0.25 * sent[0].tensors[HEAD] + 0.75 * sent[1].tensors[HEAD]
     assert torch.allclose(result[HEAD], expected, atol=1e-7)
-
-
-def test_order_of_replies_changes_no_bit(model):
-    sent = updates(model, {site: (n, site == "c1") for site, n in FRAMES.items()})
-    one, other = (WeightedMean(SampleWeighting()).aggregate(model, order).tensors for order in (sent, sent[::-1]))
-    assert all(torch.equal(one[name], other[name]) for name in model)
 
 
 def warned(spreads, site="u"):
@@ -120,9 +113,10 @@ def test_features_that_become_the_same_are_told_once():
     assert warned([0.0, 0.0, 0.0]) == [(1, "features_same")]
 
 
-def test_the_message_of_a_collapse():
+def test_a_collapse_has_its_numbers():
     guard = FedCy().guards()["features"]
-    found = [guard.check(Update("u", r, {}, 4, 10, {"train_feature_spread": s})) for r, s in enumerate([0.1, 0.001])]
-    assert found[0] is None and "differ by 0.1 % of what is possible, by 10 % in" in found[1].message
-    assert (found[1].value, found[1].reference) == (0.001, 0.1)
+    sent = [Update("u", round, {}, 4, 10, {"train_feature_spread": s}) for round, s in enumerate([0.1, 0.001])]
+    first, finding = map(guard.check, sent)
+    assert first is None and (finding.value, finding.reference) == (0.001, 0.1)
+    assert "0.1 %" in finding.message and "10 %" in finding.message
     assert guard.check(Update("v", 1, {}, 4, 10, {"train_loss": 1.0})) is None, "a site that reports nothing of it"

@@ -12,9 +12,8 @@ BUNDLE = "surgical_phase_classification"
 
 def test_published_values():
     """Jeong et al. 2021, with what Kassem et al. 2023 tuned: threshold, λ_1 and λ_2."""
-    labelled, other = (
-        Bundle(BUNDLE, FedMatch().roles()[role].overlays).parser() for role in ("supervised", "unsupervised")
-    )
+    roles = FedMatch().roles()
+    labelled, other = (Bundle(BUNDLE, roles[role].overlays).parser() for role in ("supervised", "unsupervised"))
     for parser in (labelled, other):
         assert (parser["psi_ratio"], parser["psi_threshold"]) == (0.2, 1e-5)
     assert (labelled["trained_part"], other["trained_part"], labelled["labelled_weight"]) == ("sigma", "psi", 10.0)
@@ -29,7 +28,7 @@ def test_its_overlays_define_what_a_federation_needs(role):
     assert faults(Bundle(BUNDLE, ["demo", *FedMatch().roles()[role].overlays]), Use(role)) == []
 
 
-def test_a_mean_in_which_all_count_the_same_and_helpers_as_asked():
+def test_all_count_the_same_in_the_mean_and_there_are_so_many_helpers():
     rule = FedMatch(helpers=1, every=3).rule()
     assert rule["path"].endswith("MeanWithHelpers") and (rule["args"]["helpers"], rule["args"]["every"]) == (1, 3)
     assert rule["args"]["mean"]["args"]["weighting"]["path"].endswith("UniformWeighting")

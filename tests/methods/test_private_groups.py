@@ -61,26 +61,27 @@ def test_what_the_server_does():
     assert tuned["settings"] == {"server_separates": False, "server_steps": 20}
     lower = FedST(server_settings={"server_lambda2": 0.1, "server_pooled": True}).server_training()
     assert lower["settings"] == {**settings, "server_lambda2": 0.1, "server_pooled": True}
-    found = server_bundle(Bundle("instrument_segmentation"), lower).parser()
-    assert (found["server_lambda2"], found["server_pooled"], found["server_lambda3"]) == (0.1, True, 0.3)
+    parser = server_bundle(Bundle("instrument_segmentation"), lower).parser()
+    assert (parser["server_lambda2"], parser["server_pooled"], parser["server_lambda3"]) == (0.1, True, 0.3)
     by_frame = FedST(server_settings={"dice_batch": False}).server_training()  # Eq. 9 is the server's loss too
     losses = [server_bundle(Bundle("instrument_segmentation"), one).parser() for one in (lower, by_frame)]
     assert [one.get_parsed_content("loss").batch for one in losses] == [True, False]
     others = (FedST(server="mean"), FedDP(), FedAS(), FedLD(), SupervisedFedAvg())
     assert all(method.server_training() is None for method in others)
     cards = [FedST(server=server).card() for server in ("separation", "fine_tuning", "mean")]
-    assert "and trained them on" in cards[0] and "and fine-tuned them on" in cards[1] and "on images" not in cards[2]
+    said = [("fine-tuned" in card, "on images of its own" in card) for card in cards]
+    assert said == [(False, True), (True, True), (False, False)]
 
 
 @pytest.mark.parametrize(
     ("kind", "args", "message"),
     [
-        (FedST, {"server": "serq"}, "'server' is 'serq'; use one of separation, fine_tuning, mean"),
-        (FedST, {"server_steps": 0}, "'server_steps' is 0; give a whole number, 1 or more"),
-        (FedST, {"server_settings": {"server_steps": 3}}, "without server_separates and server_steps, which 'server'"),
-        (FedST, {"server_settings": ["server_mu"]}, "give settings of overlay serq, such as {server_lambda2: 0.1}"),
-        (FedLD, {"share": 0}, "'share' is 0; give a number above 0"),
-        (FedAS, {"most": -1}, "'most' is -1; give a number above 0"),
+        (FedST, {"server": "serq"}, "'server' is 'serq'"),
+        (FedST, {"server_steps": 0}, "'server_steps' is 0"),
+        (FedST, {"server_settings": {"server_steps": 3}}, "'server_settings' is .*without .*server_steps"),
+        (FedST, {"server_settings": ["server_mu"]}, "'server_settings' is"),
+        (FedLD, {"share": 0}, "'share' is 0"),
+        (FedAS, {"most": -1}, "'most' is -1"),
     ],
 )
 def test_arguments_that_cannot_be_meant(kind, args, message):

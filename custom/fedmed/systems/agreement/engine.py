@@ -146,11 +146,15 @@ class ShareAlignment:
 
     def __call__(self, p: Tensor) -> Tensor:
         """Remember the probabilities (B, C, ...), or (B, 1, ...) of class 1 of two, and return them reweighed."""
+        self.note(p)
+        return reweighed(p, self.log_weights.exp())
+
+    def note(self, p: Tensor) -> None:
+        """Remember a batch's probabilities, and find the weights again."""
         each = all_classes(p).movedim(1, -1).flatten(end_dim=-2)
         kept = torch.linspace(0, len(each) - 1, min(SAMPLES, len(each)), device=p.device).long()
         self._window.append(each[kept].clamp_min(1e-7).log())
         self.log_weights = self._weights(torch.cat(list(self._window)))
-        return reweighed(p, self.log_weights.exp())
 
     def _weights(self, log_p: Tensor) -> Tensor:
         """Logarithms (C,) of the weights with which the classes have the wanted shares in (N, C)."""

@@ -137,8 +137,7 @@ class JudgedMeans(Correction):
             return
         self._values = {"label_confidence": quantiles} if self.tell_confidence else {}
         if MEAN in start.values:
-            scores = [score(self.evaluator), self._score(start.values[MEAN])]
-            self._values["mean_scores"] = torch.tensor(scores)
+            self._values["mean_scores"] = torch.tensor([score(self.evaluator), self._score(start.values[MEAN])])
 
     def _score(self, mean: dict[str, Tensor]) -> float:
         received = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}

@@ -33,7 +33,6 @@ class AddedWeightSection:
 
 
 def added_weight(run: Run) -> Figure:
-    """Two panels, see :data:`CAPTION`."""
     figure = Figure(figsize=(WIDTH, 3.2))
     figure.set_layout_engine("constrained", wspace=0.06)
     scores, weight = figure.subplots(1, 2)

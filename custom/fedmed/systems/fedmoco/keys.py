@@ -47,7 +47,6 @@ class KeyQueue:
 
     @property
     def full(self) -> bool:
-        """True where every row holds a key."""
         return self.filled == len(self.keys)
 
     @torch.no_grad()
@@ -133,7 +132,6 @@ class MomentumKeys:
 
     @property
     def full(self) -> bool:
-        """True where there are as many keys as the queue holds."""
         return self.queue is not None and self.queue.full
 
     def begin(self, received: nn.Module) -> None:

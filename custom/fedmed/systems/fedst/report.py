@@ -123,7 +123,6 @@ class ServerTrainingSection:
 
 
 def server_training(run: Run) -> Figure:
-    """A panel for each group of numbers that were noted."""
     shown = _noted_panels(run)
     figure = Figure(figsize=(WIDTH, 3.2))
     figure.set_layout_engine("constrained", wspace=0.06)

@@ -8,7 +8,7 @@ import torch
 from monai.engines.utils import IterationEvents
 from torch import Tensor, nn
 
-from fedmed.errors import DataError, StateError
+from fedmed.errors import DataError, JobError, StateError
 from fedmed.in_range import in_range
 from fedmed.systems.fedst.separation import POOLED, Separation, plain_feature
 from fedmed.training.server_engine import HINT, Ask, Batch, Phase, Prefetched, load_optimizer, on_cpu
@@ -63,7 +63,8 @@ class RepresentationTraining:
         untouched: Sequence[str] = (r"^temporal\.", r"^selection\."),
         seed: int = 0,
     ) -> None:
-        in_range("mu", mu, least=0, most=1)
+        if in_range("mu", mu, least=0) > 1:
+            raise JobError(f"'mu' is {mu!r}; give a number from 0 to 1")
         for name, value, least in (("lambda2", lambda2, 0), ("lambda3", lambda3, 0), ("steps", steps, 1)):
             in_range(name, value, least=least)
         in_range("rate", rate, above=0)
@@ -77,7 +78,6 @@ class RepresentationTraining:
 
     @property
     def steps(self) -> int:
-        """Of both phases."""
         return self.phase_steps * (2 if self.separation else 1)
 
     def _parameters(self, network: nn.Module) -> list[nn.Parameter]:
