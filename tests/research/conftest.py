@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from research.runner import work_queue
 from research.runner.case_claims import BetterByCases
 from research.runner.patient_claims import BetterByPatients
 from research.runner.score_kinds import Accuracy, AurocOfClasses, UnitMean
@@ -19,9 +20,8 @@ def runs():
 
     def make(arm, dice, site="site_1", list="test", model="last"):
         names = ["mean"] if list == "valid" else [f"case_{i:02}" for i in range(len(dice[0]))]
-        rows = [
-            {"seed": s, "unit": n, "value": v} for s, own in enumerate(dice) for n, v in zip(names, own, strict=True)
-        ]
+        of_seed = [zip(names, row, strict=True) for row in dice]
+        rows = [{"seed": s, "unit": n, "value": v} for s, row in enumerate(of_seed) for n, v in row]
         return score_frame(rows, arm=arm, site=site, list=list, model=model, metric="dice")
 
     return make
@@ -62,15 +62,8 @@ def predictions(arm, seed, error, draw="0", **more):
         "patient": [f"p{i // 2}" for i in range(60)] * 2,
         "label": [("normal", "ill")[label] for label in LABELS] * 2,
     }
-    keys = {
-        "site": "north",
-        "list": "internal",
-        "model": "last",
-        "task": "lungs",
-        "protocol": "linear",
-        "fraction": 1.0,
-    }
-    return score_frame(rows, arm=arm, seed=seed, draw=draw, **{**keys, **more})
+    keys = {"site": "north", "list": "internal", "model": "last", "task": "lungs", "protocol": "linear"}
+    return score_frame(rows, arm=arm, seed=seed, draw=draw, **{**keys, "fraction": 1.0, **more})
 
 
 @pytest.fixture
@@ -82,3 +75,17 @@ def image_evidence():
         return Evidence(joined([*frames, *rounds]), IMAGES, {})
 
     return make
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Work without processes, whose start would be most of a test. Returns the names of what was worked on."""
+    worked = []
+
+    def work_on(items, jobs, do, dask):
+        for item in items:
+            worked.append(item.name)
+            yield item, do(item)
+
+    monkeypatch.setattr(work_queue, "in_processes", work_on)
+    return worked

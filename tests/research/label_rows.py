@@ -11,18 +11,18 @@ SHOWN = np.array([60, 12, 5])  # frames of a video that show each
 IMAGES = dict(zip(SITES.values(), [100, 100, 200, 400, 200], strict=True))
 
 
-def counts_rows(arm, found, seed=0, sites=SITES, videos=3, withheld=()):
-    """Counts of every video and their sums; ``found``: site -> share of a label's frames that are found, 0..1."""
+def counts_rows(arm, recall, seed=0, sites=SITES, videos=3, withheld=()):
+    """Counts of every video and their sums; ``recall``: site -> share of a label's frames that are found, 0..1."""
     frames = []
     for name, site in sites.items():
         generator = np.random.default_rng([seed, *map(ord, arm + site)])
         rows = []
         for video in range(videos):
-            tp = generator.binomial(SHOWN, found[name])
-            fp = generator.binomial(SHOWN, (1 - found[name]) / 2)
+            tp = generator.binomial(SHOWN, recall[name])
+            fp = generator.binomial(SHOWN, (1 - recall[name]) / 2)
             for place, label in enumerate(LABELS):
-                own = {"tp": tp[place], "fp": fp[place], "fn": SHOWN[place] - tp[place], "ap": found[name]}
-                rows += [{"unit": f"v{video}", "metric": f"{k}_{label}", "value": v} for k, v in own.items()]
+                counts = {"tp": tp[place], "fp": fp[place], "fn": SHOWN[place] - tp[place], "ap": recall[name]}
+                rows += [{"unit": f"v{video}", "metric": f"{k}_{label}", "value": v} for k, v in counts.items()]
         keys = {"arm": arm, "seed": seed, "site": site, "model": "last"}
         videos_of = score_frame(rows, **keys, list="test")
         frames.append(videos_of.assign(patient=videos_of["unit"]))
@@ -39,9 +39,9 @@ def round_rows(arm, seed=0, rounds=6, sites=None):
     rows = [{"site": site, "unit": "all", "metric": "images", "value": IMAGES.get(site, 1000)} for site in sites]
     for t in range(rounds):
         for place, site in enumerate(sites):
-            told = {"weight": 0.2, "val_f1": 0.3 + 0.08 * t, "train_loss": 1 / (1 + t), "distance": 9 - t - 0.1 * place}
-            told["cosine"] = 0.8 - 0.05 * t - 0.02 * place
-            rows += [{"site": site, "unit": f"{t}", "metric": k, "value": v} for k, v in told.items()]
+            numbers = {"weight": 0.2, "val_f1": 0.3 + 0.08 * t, "train_loss": 1 / (1 + t)}
+            numbers |= {"distance": 9 - t - 0.1 * place, "cosine": 0.8 - 0.05 * t - 0.02 * place}
+            rows += [{"site": site, "unit": f"{t}", "metric": k, "value": v} for k, v in numbers.items()]
     return score_frame(rows, arm=arm, seed=seed, list=ROUNDS, model="last")
 
 
@@ -54,16 +54,16 @@ def table_rows(variants=("small network", "large network"), seeds=(0, 1, 2), wit
     arms, frames = [], []
     for larger, variant in enumerate(variants):
         arms.append(ShownArm(f"LOT, {variant}", row="LOT", variant=variant))
-        for at, (own, site) in enumerate(SITES.items()):
-            found = {name: (0.72 if name == own else 0.45 - 0.03 * larger) + 0.02 * (at > 1) for name in SITES}
+        for at, (home, site) in enumerate(SITES.items()):
+            recall = {name: (0.72 if name == home else 0.45 - 0.03 * larger) + 0.02 * (at > 1) for name in SITES}
             part = part_of(f"LOT, {variant}", site)
-            frames += [counts_rows(part, found, seed) for seed in seeds]
+            frames += [counts_rows(part, recall, seed) for seed in seeds]
             frames += [round_rows(part, seed, sites=[site]) for seed in seeds]
         for row, quality in QUALITY.items():
             group = "Not in the thesis" if "," in row or row == "FedBN" else ""
             arms.append(ShownArm(f"{row}, {variant}", group, row=row, variant=variant))
-            found = {name: quality - 0.1 * name.startswith("HEI") + 0.02 * larger for name in SITES}
-            frames += [counts_rows(arms[-1].name, found, seed, withheld=withheld) for seed in seeds]
+            recall = {name: quality - 0.1 * name.startswith("HEI") + 0.02 * larger for name in SITES}
+            frames += [counts_rows(arms[-1].name, recall, seed, withheld=withheld) for seed in seeds]
             sites = ["pool"] if row == "CENT" else list(SITES.values())
             frames += [round_rows(arms[-1].name, seed, sites=sites) for seed in seeds]
     return arms, joined(frames)

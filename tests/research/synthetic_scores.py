@@ -46,17 +46,13 @@ def case_claims():
     ]
 
 
+TRAINED = (("linear", 0.1, "last"), ("linear", 1.0, "last"), ("finetune", 1.0, "highest"), ("finetune", 1.0, "last"))
 SETTINGS = [  # task, test, protocol, fraction, model
-    (task, test, protocol, fraction, model)
+    (task, test, *trained)
     for task in ("lungs", "heart")
     for test in ("external", "internal")
     if (task, test) != ("heart", "external")
-    for protocol, fraction, model in (
-        ("linear", 0.1, "last"),
-        ("linear", 1.0, "last"),
-        ("finetune", 1.0, "highest"),
-        ("finetune", 1.0, "last"),
-    )
+    for trained in TRAINED
 ]
 CLASSES = {("lungs", "internal"): ("normal", "bacteria", "virus"), ("lungs", "external"): ("none", "disease")}
 CLASSES[("heart", "internal")] = ("no", "yes")
@@ -73,7 +69,7 @@ def truth(task, test, units=90):
 
 def predictions(seeds, ties=False):
     """(arm, seed, setting, draw, probabilities) of every trained model."""
-    generator, found = np.random.default_rng(3), []
+    generator, models = np.random.default_rng(3), []
     for place, arm in enumerate(IMAGE_ARMS):
         for run in range(seeds):
             for setting in SETTINGS:
@@ -84,10 +80,9 @@ def predictions(seeds, ties=False):
                     logits = generator.normal(0, 1, (len(labels), classes))
                     logits += np.eye(classes)[labels] * (0.3 + 0.15 * (2 if arm == "same" else place))
                     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-                    found.append(
-                        (arm, run, setting, draw, np.round(p, 1) if ties else p.astype(np.float32).astype(float))
-                    )
-    return found
+                    p = np.round(p, 1) if ties else p.astype(np.float32).astype(float)
+                    models.append((arm, run, setting, draw, p))
+    return models
 
 
 def rounds(arm, seed, similarity=True):
@@ -98,30 +93,24 @@ def rounds(arm, seed, similarity=True):
     return {"north": 30, "south": 20, "west": 50}, weights, rsa if similarity else None
 
 
+LUNGS, FINE_TUNED = {"list": "external", "tasks": ["lungs"]}, {"protocol": "finetune", "model": "highest"}
+
+
 def image_claims():
     def line(better, worse, fractions=(1.0,), **more):
         return {"better": better, "worse": worse, "protocol": "linear", "fractions": list(fractions), **more}
 
-    def about_rounds(kind, **own):
-        return {"path": f"research.tables.fedmoco.{kind}", **own}
+    def about_rounds(kind, **settings):
+        return {"path": f"research.tables.fedmoco.{kind}", **settings}
 
     return [
         {"id": 1, "text": "better", "holds": [line("FedMoCo", "random", (0.1, 1.0), scores=["accuracy", "auroc"])]},
         {"id": 2, "text": "contrary", "holds": [line("random", "FedMoCo", scores=["auroc"])]},
         {"id": 3, "text": "open", "holds": [line("FedMoCo", "same", tasks=["heart"])]},
-        {
-            "id": 4,
-            "text": "numbers",
-            "report": True,
-            "holds": [line("FedAvg", "local", list="external", tasks=["lungs"])],
-        },
+        {"id": 4, "text": "numbers", "report": True} | {"holds": [line("FedAvg", "local", **LUNGS)]},
         {"id": 5, "text": "not run", "holds": [line("gone", "local")]},
         {"id": 6, "text": "slows", **about_rounds("slows", arms=["FedMoCo", "FedAvg"], value="rsa")},
         {"id": 7, "text": "weights", **about_rounds("node_weight", arms=["FedMoCo"], node=3)},
         {"id": 8, "text": "no rounds", **about_rounds("node_weight", arms=["random"], node=1)},
-        {
-            "id": 9,
-            "text": "fine-tuned",
-            "holds": [{**line("FedMoCo", "random"), "protocol": "finetune", "model": "highest"}],
-        },
+        {"id": 9, "text": "fine-tuned", "holds": [{**line("FedMoCo", "random"), **FINE_TUNED}]},
     ]

@@ -1,51 +1,44 @@
 """The table of agreement on X-rays: every arm is a job, one setting is that of the job, parts differ as they say."""
 
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.jobs.app_configs import files
 from fedmed.jobs.job_folder import read_job
-from research.runner.chain import Place
-from research.runner.experiment_data import load_data
-from research.runner.experiment_table import load_table
-from research.runner.judgement import judge
 from research.runner.score_table import joined, score_frame
 from research.runner.table_claim import Evidence
 
-EXPERIMENTS = Path(__file__).resolve().parents[2] / "research/experiments"
-TABLE = load_table(EXPERIMENTS / "agreement_xray.yaml")
+from .shipped_tables import EXPERIMENTS, check_runs, data_of, place_of, table_of, verdicts
+
+TABLE = table_of("agreement_xray")
 DATA = ["cxr_agreement_demo", "cxr_agreement_real"]
 DEVELOPED_ON = {0, 1, 2}  # seeds
 
 
 def jobs(name):
     """(arm, turn) -> its job."""
-    data, found = load_data(EXPERIMENTS / "data" / f"{name}.yaml"), {}
+    data, made = data_of(name), {}
     TABLE.check_data(data)
     for arm, (turn, on) in product(TABLE.arms, enumerate(data.turns())):
-        place = Place(arm.name, 10, on, list(on.sites), Path("nowhere"))
-        found[arm.name, turn] = arm.links[0].among(on).job_of(place)
-    return found
+        made[arm.name, turn] = arm.links[0].among(on).job_of(place_of(arm.name, on, list(on.sites), 10))
+    return made
 
 
 @pytest.mark.parametrize("name", DATA)
 def test_every_arm_is_a_job_that_the_bundle_accepts(name):
     made = jobs(name)
-    assert all(files(job) for job in made.values())
+    for turn in {turn for _, turn in made}:
+        check_runs({arm: [job] for (arm, at), job in made.items() if at == turn})
     assert {job.study.validate_every for job in made.values()} == {1}, "labelled sites report what they validate"
-    first = [job.study.model_dump_json() for (_, turn), job in made.items() if turn == 0]
-    assert len(set(first)) == len(first) == len(TABLE.arms), "two arms would be one run"
 
 
 @pytest.mark.parametrize("name", DATA)
 def test_one_hospital_has_labels_and_all_are_tested(name):
     for (arm, turn), job in jobs(name).items():
-        everyone = load_data(EXPERIMENTS / "data" / f"{name}.yaml").turns()[turn].sites
+        everyone = data_of(name).turns()[turn].sites
         labelled = list(everyone.values()) if arm == "all labelled" else [everyone["labelled"]]
         assert sorted(job.study.of_role("supervised")) == sorted(labelled)
         assert set(job.study.sites) == set(everyone.values()) and job.study.evaluate and job.study.evaluate_last
@@ -54,10 +47,8 @@ def test_one_hospital_has_labels_and_all_are_tested(name):
 
 def test_the_setting_is_that_of_the_job_and_the_budget_that_of_the_plan():
     """The job's warm start is longer since, and statistics stay at home; the scores of the table are of neither."""
-    job, made = (
-        read_job(EXPERIMENTS.parents[1] / "studies" / "cxr_agreement.yaml"),
-        jobs("cxr_agreement_demo")["agreement", 0],
-    )
+    job = read_job(EXPERIMENTS.parents[1] / "studies" / "cxr_agreement.yaml")
+    made = jobs("cxr_agreement_demo")["agreement", 0]
     same_hospitals = {site.removesuffix("_tested"): role for site, role in made.study.sites.items()}
     assert made.method == job.method and same_hospitals == dict(job.study.sites)
     for key in ("bundle", "overlays", "algorithm"):
@@ -66,8 +57,8 @@ def test_the_setting_is_that_of_the_job_and_the_budget_that_of_the_plan():
     assert (made.study.buffers, made.study.select) == ("average", "best")
     assert job.study.warm_start.rounds > 6 and job.study.buffers == {"unsupervised": "local"}
     of_the_bundle = Bundle(job.study.bundle, ["demo", *job.method.roles()["unsupervised"].overlays]).parser()
-    own = made.study.overrides["unsupervised"]
-    assert {key: of_the_bundle[key] for key in own} == own
+    settings = made.study.overrides["unsupervised"]
+    assert {key: of_the_bundle[key] for key in settings} == settings
 
 
 def test_each_part_differs_from_the_method_in_what_it_names():
@@ -78,9 +69,10 @@ def test_each_part_differs_from_the_method_in_what_it_names():
         study = made[arm]
         like = {"method": whole.method, "overrides": whole.overrides, "algorithm": whole.algorithm}
         assert study.model_copy(update=like) == whole
-        own, all_ = study.overrides["unsupervised"], whole.overrides["unsupervised"]
+        settings, all_ = study.overrides["unsupervised"], whole.overrides["unsupervised"]
         args = {key for key, value in study.method.args.items() if value != whole.method.args[key]}
-        return args | {key for key in own if own[key] != all_.get(key)} | {study.algorithm} - {whole.algorithm}
+        changes = {key for key in settings if settings[key] != all_.get(key)}
+        return args | changes | {study.algorithm} - {whole.algorithm}
 
     assert changed("silent") == {"learning_rate"} and changed("without the gate") == {"gate"}
     assert changed("no strong views") == {"strong"} and changed("nobody judges") == {"careful"}
@@ -93,7 +85,7 @@ def test_hospitals_may_send_what_the_method_asks_for():
         for site in job.study.sites:
             facts = yaml.safe_load((EXPERIMENTS.parents[1] / "site_configs" / "demo" / f"{site}.yaml").read_text())
             assert {value.name for value in job.method.values()} <= set(facts["privacy"]["allowed_extras"])
-    allowed = load_data(EXPERIMENTS / "data" / "cxr_agreement_real.yaml").privacy["allowed_extras"]
+    allowed = data_of("cxr_agreement_real").privacy["allowed_extras"]
     assert all({value.name for value in job.method.values()} <= set(allowed) for job in jobs(DATA[1]).values())
 
 
@@ -101,7 +93,7 @@ def test_nothing_is_confirmed_with_seeds_that_it_was_developed_on():
     assert not DEVELOPED_ON & set(TABLE.seeds) and len(TABLE.seeds) == 5
 
 
-def verdicts(errors):
+def judged(errors):
     """Claim -> verdict, where probabilities of these arms are so noisy at hospitals without labels."""
     frames, truth = [], np.array([0, 1] * 40)
     for arm, seed, (site, at) in product(TABLE.arms, TABLE.seeds, (("a", "internal"), ("b", "external"))):
@@ -116,13 +108,13 @@ def verdicts(errors):
         }
         keys = {"site": site, "task": site, "list": at, "model": "last", "protocol": "labels of a"}
         frames.append(score_frame(rows, arm=arm.name, seed=seed, **keys))
-    return {one.claim.id: str(one.verdict) for one in judge(TABLE.claims, Evidence(joined(frames), TABLE.scores, {}))}
+    return verdicts(TABLE, Evidence(joined(frames), TABLE.scores, {}))
 
 
 def test_all_claims_can_be_judged():
-    good = verdicts({"agreement": 0.3, "with gamma matching": 0.1, "all labelled": 0.1, "left out": 2.5})
+    good = judged({"agreement": 0.3, "with gamma matching": 0.1, "all labelled": 0.1, "left out": 2.5})
     assert set(good.values()) <= {"✓", "n.s."} and {good[k] for k in ("gain", "no harm", "labelled hospital")} == {"✓"}
     assert all(good[key] == "✓" for key in good if key.startswith("part") and "gamma" not in key)
-    bad = verdicts({"agreement": 4.0, "all labelled": 0.1, "with gamma matching": 0.1})
+    bad = judged({"agreement": 4.0, "all labelled": 0.1, "with gamma matching": 0.1})
     assert bad["gain"] == bad["no harm"] == "✗" and bad["labelled hospital"] == "✓"
     assert bad["part: with gamma matching"] == bad["to gain"] == "✓"

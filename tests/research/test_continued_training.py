@@ -18,7 +18,8 @@ from research.runner.start_model import whole
 
 ROOM = "research.runner"
 TRAIN = {"a": "supervised", "b": "unsupervised"}
-LABELS = {"method": {"path": "fedmed.systems.fedcy.method.FromFeatures"}}
+FEDCY = "fedmed.systems.fedcy.method"
+LABELS = {"method": {"path": f"{FEDCY}.FromFeatures"}}
 STAGES = {
     "path": f"{ROOM}.continued_training.ContinuedTraining",
     "takes": [r"^features\."],
@@ -31,7 +32,7 @@ STAGES = {
 
 def table_yaml(**changes):
     training = f"{ROOM}.federated_training.FederatedTraining"
-    cycles = {"method": {"path": "fedmed.systems.fedcy.method.FedTCC"}, "select": "last", "evaluate": False}
+    cycles = {"method": {"path": f"{FEDCY}.FedTCC"}, "select": "last", "evaluate": False}
     return {
         "title": "T",
         "data": "tiny",
@@ -39,11 +40,7 @@ def table_yaml(**changes):
         "test": ["a", "b"],
         "chain": {
             "features": None,
-            "training": {
-                "path": training,
-                "train": TRAIN,
-                "job": {"method": {"path": "fedmed.systems.fedcy.method.FedCy"}},
-            },
+            "training": {"path": training, "train": TRAIN, "job": {"method": {"path": f"{FEDCY}.FedCy"}}},
             "stages": {**STAGES, "budget": {"rounds": 1}},
         },
         "scores": {"f1": {"path": f"{ROOM}.score_kinds.UnitMean", "metric": "f1", "label": "F1", "unit": "video"}},
@@ -66,7 +63,7 @@ def data_yaml(small, **changes):
         "labelled": "datalist_labelled.json",
         "networks": {"default": ["demo"]},
         "budget": {"rounds": 1},
-        "overrides": {role: dict(own) for role, own in small.items()},
+        "overrides": {role: dict(settings) for role, settings in small.items()},
     } | changes
 
 
@@ -97,15 +94,15 @@ def model(step):
 def test_three_jobs_one_after_the_other(place, tiny_phases):
     arm, where = place(table_yaml(), data_yaml(small(tiny_phases)))
     [work] = chain_works(arm.links, where)
-    features, training, stages = work.steps
+    cycles, training, stages = work.steps
     work.do()
     assert not any(step.missing() for step in work.steps)
-    assert features.scores() is None and set(features.job.study.sites.values()) == {"unsupervised"}
+    assert cycles.scores() is None and set(cycles.job.study.sites.values()) == {"unsupervised"}
     # Stages leave the features bit for bit as the labels left them; these moved away from where cycles had led.
-    before, after, first = model(training), model(stages), model(features)
-    own = [name for name in before if name.startswith("features.")]
-    assert own and all(torch.equal(before[name], after[name]) for name in own)
-    assert any(not torch.equal(before[name], first[name]) for name in own)
+    before, after, first = model(training), model(stages), model(cycles)
+    features = [name for name in before if name.startswith("features.")]
+    assert features and all(torch.equal(before[name], after[name]) for name in features)
+    assert any(not torch.equal(before[name], first[name]) for name in features)
     shown, last = scores_of([work]), stages.scores()
     f1 = [frame[(frame["metric"] == "f1") & (frame["model"] == "last")]["value"] for frame in (shown, last)]
     assert list(f1[0]) == list(f1[1]) and len(f1[0]) > 0
@@ -115,20 +112,14 @@ def test_a_blank_model_sees_nothing(place, tiny_phases):
     arm, where = place(table_yaml(), data_yaml(small(tiny_phases)), arm=1)
     [work] = chain_works(arm.links, where)
     work.do()
-    stages = work.steps[-1]
-    own = {name: t for name, t in model(stages).items() if name.startswith("features.")}
-    assert all(not t.any() for name, t in own.items() if not name.endswith("running_var"))
-    assert all(t.all() for name, t in own.items() if name.endswith("running_var"))
+    for name, tensor in model(work.steps[-1]).items():
+        if name.startswith("features."):
+            assert tensor.all() if name.endswith("running_var") else not tensor.any(), name
 
 
 def test_a_job_that_goes_on_with_another_is_another(place, tiny_phases):
-    arms = {
-        "a": {},
-        "b": {"stages": {"blank": True}},
-        "c": {"training": {"control": "left_out"}},
-        "d": {"stages": {"model": "selected"}},
-        "e": {"stages": None},
-    }
+    arms = {"a": {}, "b": {"stages": {"blank": True}}, "c": {"training": {"control": "left_out"}}}
+    arms |= {"d": {"stages": {"model": "selected"}}, "e": {"stages": None}}
     paths = {}
     for number, name in enumerate(arms):
         arm, where = place(table_yaml(arms=arms), data_yaml(small(tiny_phases)), number)
@@ -142,10 +133,8 @@ def test_a_job_that_goes_on_with_another_is_another(place, tiny_phases):
 def test_each_hospital_alone_is_one_row_from_its_own_model(place, tiny_phases):
     alone = {"train": {}, "alone": ["a", "b"], "at_home": True, "control": None}
     method = {"method": {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}}
-    arm, where = place(
-        table_yaml(arms={"each": {"training": {**alone, "job": method}, "stages": alone}}),
-        data_yaml(small(tiny_phases)),
-    )
+    arms = {"each": {"training": {**alone, "job": method}, "stages": alone}}
+    arm, where = place(table_yaml(arms=arms), data_yaml(small(tiny_phases)))
     works = chain_works(arm.links, where)
     trained = [[step.job.study.sites for step in work.steps] for work in works]
     assert trained == [[{"lap_harbor": "supervised"}] * 2, [{"lap_bay": "supervised"}] * 2]
@@ -177,8 +166,9 @@ def test_sites_take_turns(place, tiny_phases):
     works = chain_works(arm.links, where)
     assert len(works) == 6 and all(len(work.steps) == 2 for work in works)
     roles = [work.steps[0].job.study.sites for work in works]
-    pairs = {tuple(next(s for s in own if own[s] == role) for role in ("supervised", "evaluate")) for own in roles}
-    assert len(pairs) == 6 and all(len(own) == 3 for own in roles)
+    kinds = [{role: site for site, role in sites.items()} for sites in roles]
+    pairs = {(sites["supervised"], sites["evaluate"]) for sites in kinds}
+    assert len(pairs) == 6 and all(len(sites) == 3 for sites in roles)
     assert all(work.steps[1].turn == work.steps[0].turn for work in works)
     for members, said in ((["lap_harbor", "lap_bay"], "needs three"), (["a", "a", "b"], "none twice")):
         with pytest.raises(JobError, match=said):
@@ -188,13 +178,13 @@ def test_sites_take_turns(place, tiny_phases):
 def test_scores_of_a_turn_are_those_of_a_place():
     rows = [{"unit": "v1", "list": "test", "value": 0.5}, {"unit": "mean", "list": "sent", "value": 1.0}]
     frame = score_frame(rows, site="vid68", patient="p", metric="f1")
-    told = _in_places(frame, {"vid68": "left_out"}, "labels of vid73")
-    assert list(told["site"]) == ["left_out"] * 2 and list(told["unit"]) == ["v1, labels of vid73", "mean"]
-    assert set(told["patient"]) == {"p"}
+    scores = _in_places(frame, {"vid68": "left_out"}, "labels of vid73")
+    assert list(scores["site"]) == ["left_out"] * 2 and list(scores["unit"]) == ["v1, labels of vid73", "mean"]
+    assert set(scores["patient"]) == {"p"}
 
 
 def test_a_model_of_two_parts_starts_another_as_their_sum():
     parts = {"sigma.features.w": 1.0, "psi.features.w": 0.5, "sigma.features.running_mean": 3.0}
-    found = whole({name: torch.tensor(value) for name, value in parts.items()})
-    assert {name: float(t) for name, t in found.items()} == {"features.w": 1.5, "features.running_mean": 3.0}
+    sums = whole({name: torch.tensor(value) for name, value in parts.items()})
+    assert {name: float(t) for name, t in sums.items()} == {"features.w": 1.5, "features.running_mean": 3.0}
     assert whole({"features.w": torch.ones(1)}).keys() == {"features.w"}

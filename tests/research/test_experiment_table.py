@@ -1,17 +1,15 @@
 """Tables read from YAML."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
 from fedmed.errors import JobError
 from research.runner.encoder_training import EncoderTraining
-from research.runner.experiment_data import load_data
 from research.runner.experiment_table import load_table, only
 from research.runner.untrained_encoders import RandomEncoder
 
-EXPERIMENTS = Path(__file__).resolve().parents[2] / "research/experiments"
+from .shipped_tables import EXPERIMENTS, data_of
+
 ROOM = "research.runner"
 TABLE = {
     "title": "T",
@@ -37,11 +35,11 @@ def read(tmp_path, **changes):
 
 
 def chain(**changes):
-    return {**TABLE["chain"], **changes}
+    return {"chain": {**TABLE["chain"], **changes}}
 
 
 def layout(kind, **settings):
-    return {"path": f"{ROOM}.{kind}", **settings}
+    return {"layout": {"path": f"{ROOM}.{kind}", **settings}}
 
 
 def test_an_arm_is_the_chain_with_its_own_settings_or_another_class(tmp_path):
@@ -58,21 +56,22 @@ def test_an_arm_is_the_chain_with_its_own_settings_or_another_class(tmp_path):
 def test_every_arm_is_there_with_each_variant(tmp_path):
     variants = {"one": {}, "two": {"encoder": {"split": 1, "rounds": 2}}}
     arms = {**TABLE["arms"], "c": {"encoder": {"rounds": 3}}}
-    found = {arm.name: arm for arm in read(tmp_path, variants=variants, arms=arms).arms}
-    assert list(found) == ["a, one", "b, one", "c, one", "a, two", "b, two", "c, two"]
-    assert [found[f"a, {name}"].links[0].split for name in variants] == [2, 1]
-    assert (found["c, two"].links[0].rounds, found["c, two"].row, found["c, two"].variant) == (3, "c", "two")
-    assert found["a, one"].group == "G" and read(tmp_path).arms[0].row == "a"
+    read_arms = {arm.name: arm for arm in read(tmp_path, variants=variants, arms=arms).arms}
+    assert list(read_arms) == ["a, one", "b, one", "c, one", "a, two", "b, two", "c, two"]
+    assert [read_arms[f"a, {name}"].links[0].split for name in variants] == [2, 1]
+    last = read_arms["c, two"]
+    assert (last.links[0].rounds, last.row, last.variant) == (3, "c", "two")
+    assert read_arms["a, one"].group == "G" and read(tmp_path).arms[0].row == "a"
     with pytest.raises(JobError, match="'two' names 'nets', which is not a link; there are: encoder, classifiers"):
         read(tmp_path, variants={"two": {"nets": {}}})
 
 
 def test_a_table_may_be_like_another_one_but_for_what_it_says(tmp_path):
-    read(tmp_path, claims=[{"id": 1, "path": "nowhere"}][:0])
+    read(tmp_path)
     (tmp_path / "u.yaml").write_text(yaml.safe_dump({"like": "t", "title": "U", "seeds": [5]}))
-    found = load_table(tmp_path / "u.yaml")
-    assert (found.name, found.title, found.seeds, found.data) == ("u", "U", [5], "cxr_demo")
-    assert [arm.name for arm in found.arms] == ["a", "b"]
+    table = load_table(tmp_path / "u.yaml")
+    assert (table.name, table.title, table.seeds, table.data) == ("u", "U", [5], "cxr_demo")
+    assert [arm.name for arm in table.arms] == ["a", "b"]
     (tmp_path / "v.yaml").write_text(yaml.safe_dump({"like": "u", "title": "V"}))
     with pytest.raises(JobError, match=r"u\.yaml: 'like' names a table that says everything itself"):
         load_table(tmp_path / "v.yaml")
@@ -91,25 +90,13 @@ def test_a_table_may_be_like_another_one_but_for_what_it_says(tmp_path):
         ({"arms": {"a": None}}, "'arms.a' is None"),
         ({"arms": {}}, "'arms' is {}"),
         ({"arms": {"a": {"x": "big"}}}, "'x' is 'big'"),
-        (
-            {"chain": chain(classifiers={"path": f"{ROOM}.classifiers.Classifiers", "protocols": {}})},
-            "'protocols' is {}",
-        ),
-        ({"chain": chain(encoder={"path": f"{ROOM}.score_kinds.Accuracy"})}, "is not a kind of .*ChainLink"),
-        ({"layout": layout("share_columns.ShareColumns", figure=["z"])}, r"'figure' is \['z'\]"),
-        (
-            {"layout": layout("site_columns.SiteColumns", baseline="z")},
-            "'baseline' is 'z'; it must be one of the arms: a",
-        ),
-        ({"layout": layout("site_columns.SiteColumns", x_label="rate")}, "no arm has an x"),
-        (
-            {"layout": layout("site_columns.SiteColumns", x_label="r"), "arms": {"a": {"x": 1}, "b": {"x": 1.0}}},
-            "the same x",
-        ),
-        (
-            {"layout": layout("site_columns.SiteColumns", x_label="r", x_log=True), "arms": {"a": {"x": 0}}},
-            "x = 0.* has no place",
-        ),
+        (chain(classifiers={"path": f"{ROOM}.classifiers.Classifiers", "protocols": {}}), "'protocols' is {}"),
+        (chain(encoder={"path": f"{ROOM}.score_kinds.Accuracy"}), "is not a kind of .*ChainLink"),
+        (layout("share_columns.ShareColumns", figure=["z"]), r"'figure' is \['z'\]"),
+        (layout("site_columns.SiteColumns", baseline="z"), "'baseline' is 'z'; it must be one of the arms: a"),
+        (layout("site_columns.SiteColumns", x_label="rate"), "no arm has an x"),
+        (layout("site_columns.SiteColumns", x_label="r") | {"arms": {"a": {"x": 1}, "b": {"x": 1.0}}}, "the same x"),
+        (layout("site_columns.SiteColumns", x_label="r", x_log=True) | {"arms": {"a": {"x": 0}}}, "x = 0.* no place"),
         ({"seeds": [0, 0]}, "none twice"),
         ({"seeds": "012"}, "'seeds' is '012'"),
         ({"claim": []}, "unknown key 'claim'"),
@@ -130,23 +117,23 @@ def test_a_missing_file_is_named(tmp_path):
 @pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_tables_that_come_along_fit_their_data(path):
     table = load_table(path)
-    table.check_data(load_data(EXPERIMENTS / "data" / f"{table.data}.yaml"))
+    table.check_data(data_of(table.data))
     without = "cholect50" in path.stem or path.stem in ("fedst_table9", "fedst_tips")  # numbers, and no claim
     assert bool(table.claims) is not without and len(table.seeds) >= 3
-    other = load_data(EXPERIMENTS / "data" / ("demo.yaml" if table.data == "cxr_demo" else "cxr_demo.yaml"))
+    other = data_of("demo" if table.data == "cxr_demo" else "cxr_demo")
     with pytest.raises(JobError, match=f"table '{path.stem}' is made of .*, which needs .*Data"):
         table.check_data(other)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (EXPERIMENTS / "data").glob("*.yaml")))
 def test_the_descriptions_of_data_that_come_along_can_be_read(name):
-    assert load_data(EXPERIMENTS / "data" / f"{name}.yaml").name == name
+    assert data_of(name).name == name
 
 
 def test_the_demo_in_a_table_is_that_of_its_job():
     """Its budget, its schedule and its sites, which are tested on more patients."""
     study = yaml.safe_load((EXPERIMENTS.parents[1] / "jobs/covid_agreement/app_server/config/study.yaml").read_text())
-    demo = load_data(EXPERIMENTS / "data" / "ct_demo.yaml")
+    demo = data_of("ct_demo")
     budget, rounds = demo.budget, (study["rounds"], study["warm_start"]["rounds"])
     assert (budget.steps // study["steps"], budget.warm_start // study["steps"]) == rounds
     assert budget.interval == study["steps"] and demo.networks["default"] == study["overlays"]

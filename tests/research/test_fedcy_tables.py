@@ -1,21 +1,17 @@
 """The tables of FedCy: arms are runs that the bundle accepts, none twice, and every claim can hold and can fail."""
 
 from itertools import product
-from pathlib import Path
 
 import pytest
 
-from fedmed.jobs.app_configs import files
-from research.runner.chain import Place
-from research.runner.continued_training import FILES, ContinuedTraining
-from research.runner.experiment_data import load_data
-from research.runner.experiment_table import load_table
+from research.runner.continued_training import ContinuedTraining
 from research.runner.judgement import judge
 from research.runner.reproduction import write_table_files
 from research.runner.score_table import SENT, score_frame
 from research.runner.table_claim import Evidence
 
-EXPERIMENTS = Path(__file__).resolve().parents[2] / "research/experiments"
+from .shipped_tables import check_runs, jobs_of, table_of, verdicts
+
 TABLES = ("table2", "fig4", "table3", "table4", "table5", "unseen", "clock", "cholect50")
 DEMO = tuple(name for name in TABLES if name != "cholect50")
 GAINS = {  # arm -> how much above the others, if everything is as claimed
@@ -24,43 +20,23 @@ GAINS = {  # arm -> how much above the others, if everything is as claimed
     "FedTCC, left out": 0.002, "FedCy, left out": 0.003, "FedCy, silent": 0.004,
     "FedCy-GN, left out": 0.005, "FedCy-GN, silent": 0.006,
 }  # fmt: skip
-WHOLE = {("FedCy", "clock"): 0.1, ("FullSup of C_L", "clock"): 0.1}
 
 
 @pytest.fixture(scope="module")
 def tables():
-    return {name: load_table(EXPERIMENTS / f"fedcy_{name}.yaml") for name in TABLES}
+    return {name: table_of(f"fedcy_{name}") for name in TABLES}
 
 
 @pytest.fixture(scope="module")
 def made(tables):
     """Table -> arm -> the jobs of its links."""
-    return {name: jobs(table) for name, table in tables.items()}
-
-
-def jobs(table):
-    """Arm -> the jobs of its links, with the first assignment of sites; of sites alone that of the first."""
-    data = load_data(EXPERIMENTS / "data" / f"{table.data}.yaml")
-    table.check_data(data)
-    turn, found = data.turns()[0], {}
-    for arm in table.arms:
-        found[arm.name] = []
-        for link in arm.links:
-            alone = {"alone": [], "train": {link.alone[0]: "supervised"}} if link.alone else {}
-            start = {"checkpoint": FILES["last"], "checkpoint_tensors": link.takes} if hasattr(link, "takes") else {}
-            own = link.model_copy(update={**alone, "job": {**link.job, **start}})
-            found[arm.name].append(own.job_of(Place(arm.name, 0, turn, table.test, Path("nowhere"))))
-    return found
+    return {name: jobs_of(table) for name, table in tables.items()}
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_arm_is_a_chain_of_jobs_that_the_bundle_accepts(tables, made, name):
-    table, jobs_of = tables[name], made[name]
-    different = {job.study.model_dump_json(): job for own in jobs_of.values() for job in own}
-    assert all(files(job) for job in different.values())
-    blank = {arm.name: [getattr(link, "blank", False) for link in arm.links] for arm in table.arms}
-    runs = {arm: (tuple(job.study.model_dump_json() for job in own), *blank[arm]) for arm, own in jobs_of.items()}
-    assert len(set(runs.values())) == len(runs), "two arms would be one run"
+    blank = {arm.name: [getattr(link, "blank", False) for link in arm.links] for arm in tables[name].arms}
+    check_runs(made[name], **blank)
 
 
 def test_tables_share_the_runs_that_they_have_in_common(made):
@@ -89,11 +65,11 @@ def test_features_by_cycles_have_a_control_without_the_others(made):
 
 
 def test_temporal_stages_train_with_the_labels_of_their_row(tables, made):
-    own = {arm: links[-1].study.of_role("supervised") for arm, links in made["table5"].items() if "TeCNO" in arm}
-    assert own["FedCy, TeCNO"] == own["FullSup-Each, TeCNO"] == ["lap_harbor"]
-    assert len(own["FedAvg, TeCNO"]) == 5 and own["FullSup-All, TeCNO"] == ["pool"]
+    trained = {arm: links[-1].study.of_role("supervised") for arm, links in made["table5"].items() if "TeCNO" in arm}
+    assert trained["FedCy, TeCNO"] == trained["FullSup-Each, TeCNO"] == ["lap_harbor"]
+    assert len(trained["FedAvg, TeCNO"]) == 5 and trained["FullSup-All, TeCNO"] == ["pool"]
     links = {arm.name: arm.links[-1] for arm in tables["table5"].arms}
-    assert all(isinstance(links[name], ContinuedTraining) for name in own)
+    assert all(isinstance(links[name], ContinuedTraining) for name in trained)
     assert all("groupnorm" in links[f"{row}, TeCNO"].overlays for row in ("FedRGD", "FedCy-GN"))
 
 
@@ -110,8 +86,8 @@ def evidence(table, gains):
     return Evidence(score_frame(rows), table.scores, {site: site for site in table.test})
 
 
-def verdicts(table, gains):
-    return {str(one.claim.id): str(one.verdict) for one in judge(table.claims, evidence(table, gains))}
+def judged(table, gains):
+    return verdicts(table, evidence(table, gains))
 
 
 def as_claimed(arm):
@@ -129,20 +105,10 @@ def of_clock(arm):
 @pytest.mark.parametrize("name", DEMO)
 def test_all_claims_can_hold_and_can_fail(tables, name):
     gains = of_clock if name == "clock" else as_claimed
-    good = verdicts(tables[name], gains)
+    good = judged(tables[name], gains)
     assert good and set(good.values()) == {"✓"}
-    bad = verdicts(tables[name], lambda arm: -4 * gains(arm))
-    either = {
-        "1",
-        "7a",
-        "7b",
-        "6b",
-        "6c",
-        "6d",
-        "6e",
-        "6f",
-        "6g",
-    }  # gaps and limits, which the turned-round numbers may keep
+    bad = judged(tables[name], lambda arm: -4 * gains(arm))
+    either = {"1", "7a", "7b", *(f"6{part}" for part in "bcdefg")}  # gaps and limits, which turned numbers may keep
     assert {v for k, v in bad.items() if k not in either} == {"✗"}
 
 
@@ -151,17 +117,17 @@ def test_the_claims_about_gaps_and_limits_can_fail(tables):
     shown = evidence(table, lambda arm: 0.0)
     shown.frame.loc[shown.frame["site"] == "C_L", "value"] -= 0.6
     assert next(one for one in judge(table.claims, shown) if one.claim.id == 1).verdict == "✗"
-    found = verdicts(table, lambda arm: {"FedCy-GN": -0.05}.get(arm.row, 0.0))
-    assert (found["7a"], found["7b"]) == ("✗", "✓")
-    assert verdicts(table, lambda arm: {"FedCy-GN": 0.05}.get(arm.row, 0.0))["7b"] == "✗"
-    grid = verdicts(tables["fig4"], lambda arm: 0.01 * arm.x)
-    assert (grid["6b"], grid["6c"], grid["6d"]) == ("✗", "✓", "✓")
-    grid = verdicts(tables["fig4"], lambda arm: -0.01 * arm.x)
-    assert (grid["6b"], grid["6c"], grid["6d"]) == ("✓", "✗", "✗")
-    grid = verdicts(tables["fig4"], lambda arm: 0.05 * float(arm.group[0]))
-    assert (grid["6e"], grid["6f"]) == ("✗", "✓")
-    grid = verdicts(tables["fig4"], lambda arm: -0.05 * float(arm.group[0]))
-    assert (grid["6e"], grid["6f"], grid["6g"]) == ("✓", "✗", "✗")
+    lower = judged(table, lambda arm: {"FedCy-GN": -0.05}.get(arm.row, 0.0))
+    assert (lower["7a"], lower["7b"]) == ("✗", "✓")
+    assert judged(table, lambda arm: {"FedCy-GN": 0.05}.get(arm.row, 0.0))["7b"] == "✗"
+    for gains, wanted in (
+        (lambda arm: 0.01 * arm.x, {"6b": "✗", "6c": "✓", "6d": "✓"}),
+        (lambda arm: -0.01 * arm.x, {"6b": "✓", "6c": "✗", "6d": "✗"}),
+        (lambda arm: 0.05 * float(arm.group[0]), {"6e": "✗", "6f": "✓"}),
+        (lambda arm: -0.05 * float(arm.group[0]), {"6e": "✓", "6f": "✗", "6g": "✗"}),
+    ):
+        grid = judged(tables["fig4"], gains)
+        assert {claim: grid[claim] for claim in wanted} == wanted
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -12,7 +12,6 @@ import yaml
 from PIL import Image
 
 from fedmed.errors import JobError
-from research.runner import work_queue
 from research.runner.chain import Place
 from research.runner.experiment_data import link_job, load_data
 from research.runner.federated_classification import ClassificationStep, FederatedClassification
@@ -40,16 +39,13 @@ SMALL = {"batch_size": 4, "image_size": 32}
 DATA = {
     "path": f"{ROOM}.hospitals_in_turn.HospitalsInTurn",
     "root": "nowhere",
-    "hospitals": {name: {"folder": name, "classes": own} for name, own in CLASSES.items()},
+    "hospitals": {name: {"folder": name, "classes": classes} for name, classes in CLASSES.items()},
     "privacy": PRIVACY,
     "bundle": "cxr_classification",
     "networks": {"default": ["demo"]},
     "budget": {"steps": 2, "warm_start": 1, "interval": 1, "validate": 1},
     "overrides": {role: SMALL for role in ("supervised", "unsupervised", "evaluate")},
-    "job": {
-        "classes": ["normal", "ill"],
-        "method": {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"},
-    },
+    "job": {"classes": ["normal", "ill"], "method": {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}},
 }
 
 
@@ -90,13 +86,11 @@ def finished(folder, labelled="a"):
 
 def test_scores_of_a_finished_job_give_the_auroc_of_each_site(tmp_path):
     """By hand: of four pairs of an ill and a normal image the ill one is higher in three at a, in two at b."""
-    found = finished(tmp_path).scores()
-    assert set(found["list"]) == {"internal", "external"}, "no mean over a validation list: it has no images"
-    assert dict(found[found["unit"] == "0.png"].groupby("metric")["label"].unique().map(list)) == {
-        "p_ill": ["ill"],
-        "p_normal": ["ill"],
-    }
-    scores = PatientScores(joined([found.assign(arm="x")]), AUROC)
+    rows = finished(tmp_path).scores()
+    assert set(rows["list"]) == {"internal", "external"}, "no mean over a validation list: it has no images"
+    labels = rows[rows["unit"] == "0.png"].groupby("metric")["label"].unique().map(list)
+    assert dict(labels) == {"p_ill": ["ill"], "p_normal": ["ill"]}
+    scores = PatientScores(joined([rows.assign(arm="x")]), AUROC)
     at = [Setting(site, kind, "labels of a", 1.0, "last") for site, kind in (("a", "internal"), ("b", "external"))]
     assert [scores.left_out("x", one, "auroc")[10][0] for one in at] == [0.75, 0.5]
     assert {one.model for one in scores.settings()} == {"last", "selected"}
@@ -105,18 +99,17 @@ def test_scores_of_a_finished_job_give_the_auroc_of_each_site(tmp_path):
 def test_two_arms_are_compared_over_patients(tmp_path):
     at = {"protocol": "labels of a", "fractions": [1], "tasks": ["b"], "list": "external"}
     claim = BetterByPatients(id=1, text="t", holds=[{"better": "x", "worse": "y", **at}])
-    found = finished(tmp_path).scores()
-    worse = found.assign(arm="y", value=np.where(found["metric"] == "p_ill", found["label"] == "normal", 0.5))
-    (one,) = claim.findings(Evidence(joined([found.assign(arm="x"), worse]), AUROC, {}))
-    assert one.seeds == (0.25,), (
-        "0.5, and of the other arm 0 for the ill and 0.5 for the normal, whose numbers are all alike"
-    )
+    rows = finished(tmp_path).scores()
+    worse = rows.assign(arm="y", value=np.where(rows["metric"] == "p_ill", rows["label"] == "normal", 0.5))
+    (one,) = claim.findings(Evidence(joined([rows.assign(arm="x"), worse]), AUROC, {}))
+    # 0.5, and of the other arm 0 for the ill and 0.5 for the normal, whose numbers are all alike.
+    assert one.seeds == (0.25,)
 
 
 def test_which_list_an_image_is_of_depends_on_whose_labels_are_learned(tmp_path):
-    found = finished(tmp_path, labelled="b").scores()
-    assert set(found[found["site"] == "b"]["list"]) == {"internal"}
-    assert set(found["protocol"]) == {"labels of b"} and set(found[found["task"] == "a"]["list"]) == {"external"}
+    rows = finished(tmp_path, labelled="b").scores()
+    assert set(rows[rows["site"] == "b"]["list"]) == {"internal"}
+    assert set(rows["protocol"]) == {"labels of b"} and set(rows[rows["task"] == "a"]["list"]) == {"external"}
 
 
 def test_a_job_that_is_not_scored_has_no_units(tmp_path):
@@ -134,8 +127,7 @@ def test_other_ways_to_train_are_refused(change):
 
 
 def test_a_federation_needs_a_site_called_labelled():
-    budget = {"steps": 2, "warm_start": 1, "interval": 1, "validate": 1}
-    settings = {"name": "x", "bundle": "cxr_classification", "networks": {"default": []}, "budget": budget}
+    settings = {"name": "x", "bundle": "cxr_classification", "networks": {"default": []}, "budget": DATA["budget"]}
     link = FederatedClassification(train=TRAIN)
     assert link.lacking(FederationData(sites={"site_1": "a"}, **settings)) == "the site 'labelled'"
     assert link.lacking(FederationData(sites={"labelled": "a", "x": "b", "y": "c"}, **settings)) is None
@@ -157,9 +149,8 @@ def test_every_hospital_is_once_the_one_with_labels_and_all_are_tested(data):
     assert same[0].path == same[1].path, "with labels at all, both turns are one run"
 
 
-def test_a_table_from_end_to_end(data, monkeypatch, load_script, capsys):
+def test_a_table_from_end_to_end(data, in_this_process, load_script, capsys):
     """Two hospitals in turn, two arms, two seeds of two steps."""
-    monkeypatch.setattr(work_queue, "in_processes", lambda items, jobs, do, dask: ((one, do(one)) for one in items))
     table = yaml.safe_load((CHECKOUT / "research/experiments/agreement_xray.yaml").read_text())
     (data / "t.yaml").write_text(yaml.safe_dump(table, sort_keys=False))
     wanted = ["--arms", "left out", "agreement", "--seeds", "10", "11", "--out", str(data / "out")]

@@ -1,65 +1,39 @@
 """Tables of instruments: every arm is a chain of jobs, runs are shared, and all claims can hold and fail."""
 
 from itertools import product
-from pathlib import Path
 
 import pytest
 
-from fedmed.jobs.app_configs import files
 from fedmed.recovery.model_store import ModelStore
-from research.runner.chain import Place
-from research.runner.continued_training import FILES
-from research.runner.experiment_data import load_data
-from research.runner.experiment_table import load_table
-from research.runner.federated_training import FederatedTraining
-from research.runner.judgement import judge
 from research.runner.reproduction import write_table_files
 from research.runner.score_table import ROUNDS, SERVER, SPEED, score_frame
 from research.runner.table_claim import Evidence
 
-EXPERIMENTS = Path(__file__).resolve().parents[2] / "research/experiments"
+from .shipped_tables import check_runs, jobs_of, table_of, verdicts
+
 TABLES = ("table2", "table4", "table5", "table6", "table7", "table8", "table9", "fig5", "fig6", "fig7")
 WHOLE = ("FedST", "TS + prompt + CS + SERQ", "encoder q", "query", "text", "SERQ", "20")  # as they are called
 
 
 @pytest.fixture(scope="module")
 def tables():
-    return {name: load_table(EXPERIMENTS / f"fedst_{name}.yaml") for name in TABLES}
+    return {name: table_of(f"fedst_{name}") for name in TABLES}
 
 
 @pytest.fixture(scope="module")
 def made(tables):
     """Table -> arm -> the jobs of its links; of sites alone that of the first."""
-    return {name: jobs(table) for name, table in tables.items()}
-
-
-def jobs(table):
-    data = load_data(EXPERIMENTS / "data" / f"{table.data}.yaml")
-    table.check_data(data)
-    place, found = Place("arm", 0, data, table.test, Path("nowhere")), {}
-    for arm in table.arms:
-        trained = [link for link in arm.links if isinstance(link, FederatedTraining)]
-        found[arm.name] = [_first(link).job_of(place) for link in trained]
-    return found
-
-
-def _first(link):
-    alone = {"alone": [], "train": {link.alone[0]: "supervised"}} if link.alone else {}
-    start = {"checkpoint": FILES["last"], "checkpoint_tensors": link.takes} if hasattr(link, "takes") else {}
-    return link.model_copy(update={**alone, "job": {**link.job, **start}})
+    return {name: jobs_of(table) for name, table in tables.items()}
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_arm_is_a_chain_of_jobs_that_the_bundle_accepts(made, name):
-    different = {job.study.model_dump_json(): job for own in made[name].values() for job in own}
-    assert all(files(job) for job in different.values())
-    runs = {arm: tuple(job.study.model_dump_json() for job in own) for arm, own in made[name].items()}
-    assert len(set(runs.values())) == len(runs), "two arms would be one run"
+    check_runs(made[name])
 
 
 def test_the_server_can_build_the_network_of_every_arm(made, tmp_path):
     """Though it knows nothing of what the sites say of themselves."""
-    chains = [chain for own in made.values() for chain in own.values()]
+    chains = [chain for arms in made.values() for chain in arms.values()]
     begun = [job.changed({"checkpoint": None, "checkpoint_tensors": []}) for chain in chains for job in chain]
     for job in {str((job.overlays(job.model_role), job.overrides(job.model_role))): job for job in begun}.values():
         assert ModelStore(job, tmp_path).initial
@@ -74,30 +48,25 @@ def test_tables_share_the_runs_that_they_have_in_common(made):
     def runs(table, arm):
         return [job.study.model_dump_json() for job in made[table][arm]]
 
-    whole = [
-        ("table4", WHOLE[1]),
-        ("table5", "encoder q"),
-        ("table6", "query"),
-        ("table7", "gaussian"),
-        ("fig5", "SERQ"),
-    ]
-    for table, arm in [*whole, ("fig6", "20"), ("fig7", "FedST"), ("table8", "FedST"), ("table9", "FedST")]:
+    whole = {"table4": WHOLE[1], "table5": "encoder q", "table6": "query", "table7": "gaussian", "fig5": "SERQ"}
+    whole |= {"fig6": "20", "fig7": "FedST", "table8": "FedST", "table9": "FedST"}
+    for table, arm in whole.items():
         assert runs(table, arm) == runs("table2", "FedST"), table
     assert runs("table4", "base") == runs("table2", "FedDP") == runs("fig7", "FedDP")
     assert runs("fig7", "Local") == runs("table2", "Local")
-    first = {own[0] for table in made for own in (runs(table, arm) for arm in made[table])}
+    first = {runs(table, arm)[0] for table in made for arm in made[table]}
     assert len(first) == 1, "all arms start from one pre-training"
 
 
 def test_intervals_change_rounds_and_not_iterations(made):
-    studies = {arm: own[-1].study for arm, own in made["fig6"].items()}
+    studies = {arm: links[-1].study for arm, links in made["fig6"].items()}
     assert {arm: (one.rounds, one.steps) for arm, one in studies.items()} == {
         "2": (200, 2), "10": (40, 10), "20": (20, 20), "40": (10, 40), "100": (4, 100),
     }  # fmt: skip
 
 
 def test_the_server_trains_as_long_whether_it_separates_or_fine_tunes(made):
-    separates, tunes, mixed = (own[-1].study.method.args for own in made["fig5"].values())
+    separates, tunes, mixed = (links[-1].study.method.args for links in made["fig5"].values())
     assert separates["server_steps"] == tunes["server_steps"] == 20
     assert (separates.get("server"), tunes["server"], mixed["server"]) == (None, "fine_tuning", "mean")
 
@@ -113,8 +82,8 @@ def evidence(table, gains):
             base = 0.3 + gains(arm.name, site) - (0.05 if weak and gains("FedST", "A") > 0 else 0)
             scored = {**common, "site": site, "list": "test", "metric": metric}
             rows += [{**scored, "unit": f"v{n}", "value": base + 0.01 * n + 1e-4 * (n % 3)} for n in range(10)]
-        told = {**common, "site": SERVER, "list": ROUNDS}
-        rows += [{**told, "unit": f"{n}", "metric": k, "value": v + n} for n in range(3) for k, v in numbers.items()]
+        rounds = {**common, "site": SERVER, "list": ROUNDS}
+        rows += [{**rounds, "unit": f"{n}", "metric": k, "value": v + n} for n in range(3) for k, v in numbers.items()]
         images = {**common, "list": ROUNDS, "unit": "all", "metric": "images", "value": 9}
         rows += [{**images, "site": site} for site in "AB"]
         rows += [{**common, "site": "", "list": SPEED, "unit": "model", "metric": "frames_per_second", "value": 21.5}]
@@ -130,16 +99,12 @@ def as_claimed(arm, site):
     return {"Local": -0.1, "Local, elsewhere": -0.1, "Upper bound": 0.1}.get(arm, 0.0)
 
 
-def verdicts(table, gains):
-    return {str(one.claim.id): str(one.verdict) for one in judge(table.claims, evidence(table, gains))}
-
-
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "table9"])
 def test_all_claims_can_hold_and_can_fail(tables, name):
     gains = as_claimed if name != "fig5" else lambda arm, site: 0.2 if arm == "SERQ" else 0.0
-    good = verdicts(tables[name], gains)
+    good = verdicts(tables[name], evidence(tables[name], gains))
     assert good and set(good.values()) == {"✓"}, good
-    bad = verdicts(tables[name], lambda arm, site: -gains(arm, site))
+    bad = verdicts(tables[name], evidence(tables[name], lambda arm, site: -gains(arm, site)))
     either = {"3b", "3c"}  # of a distance that is turned round the same share is covered
     assert {verdict for claim, verdict in bad.items() if claim not in either} == {"✗"}, bad
 

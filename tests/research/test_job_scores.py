@@ -48,16 +48,16 @@ def test_files_of_one_name_are_several_cases(folder):
     write(folder, test={"a": {"n_cases": 3}})
     cases = folder / "a" / RUN / "evaluation" / "cases.csv"
     cases.write_text("case,dice\nimage,0.5\nother,0.6\nimage,0.7\n")
-    found = step(folder).scores()
-    assert dict(zip(found["unit"], found["value"], strict=True)) == {"image": 0.5, "other": 0.6, "image (2)": 0.7}
-    assert set(found["metric"]) == {"dice"} and set(found["list"]) == {"test"} and set(found["site"]) == {"a"}
+    rows = step(folder).scores()
+    assert dict(zip(rows["unit"], rows["value"], strict=True)) == {"image": 0.5, "other": 0.6, "image (2)": 0.7}
+    assert set(rows["metric"]) == {"dice"} and set(rows["list"]) == {"test"} and set(rows["site"]) == {"a"}
 
 
-def test_a_case_has_the_patient_that_the_datalist_names(folder, tmp_path):
+def test_a_case_has_the_patient_that_the_datalist_names(folder):
     write(folder, test={"a": {"n_cases": 3}})
     (folder / "a" / RUN / "evaluation" / "cases.csv").write_text("case,dice\nx,0.5\ny,0.6\nz,0.7\n")
-    found = read_job_scores(folder, 0, "dice", {"a": ["p1", "p1", ""]})
-    assert dict(zip(found["unit"], found["patient"], strict=True)) == {"x": "p1", "y": "p1", "z": "z"}
+    rows = read_job_scores(folder, 0, "dice", {"a": ["p1", "p1", ""]})
+    assert dict(zip(rows["unit"], rows["patient"], strict=True)) == {"x": "p1", "y": "p1", "z": "z"}
     unknown = read_job_scores(folder, 0, "dice", {"a": ["p1"]})
     assert list(unknown["patient"]) == ["x", "y", "z"]
 
@@ -66,8 +66,8 @@ def test_every_number_of_a_case_is_a_metric(folder):
     write(folder, test={"a": {"n_cases": 1}}, validation={"a": 0.25})
     cases = folder / "a" / RUN / "evaluation" / "cases.csv"
     cases.write_text("case,dice,hd95,reader\n01,0.5,12.5,x\n")
-    found = {(row.list, row.unit, row.metric): row.value for row in step(folder).scores().itertuples()}
-    assert found == {("valid", "mean", "dice"): 0.25, ("test", "01", "dice"): 0.5, ("test", "01", "hd95"): 12.5}
+    values = {(row.list, row.unit, row.metric): row.value for row in step(folder).scores().itertuples()}
+    assert values == {("valid", "mean", "dice"): 0.25, ("test", "01", "dice"): 0.5, ("test", "01", "hd95"): 12.5}
 
 
 def test_rounds_are_read_in_the_order_of_the_nodes(tmp_path):
@@ -81,9 +81,9 @@ def test_rounds_are_read_in_the_order_of_the_nodes(tmp_path):
         frame = joined([read_rounds(tmp_path, 0, {"b": 10, "a": 30}).assign(arm="x")])
         return read_histories(frame, "x", value)[0]
 
-    found = history("rsa")
-    assert found.shares.to_dict() == {"b": 0.25, "a": 0.75} and list(found.shares.index) == ["b", "a"]
-    assert found.weights.tolist() == [[0.25, 0.75]] * 2 and found.reported.tolist() == [[0.7, 0.9]] * 2
+    rounds = history("rsa")
+    assert rounds.shares.to_dict() == {"b": 0.25, "a": 0.75} and list(rounds.shares.index) == ["b", "a"]
+    assert rounds.weights.tolist() == [[0.25, 0.75]] * 2 and rounds.reported.tolist() == [[0.7, 0.9]] * 2
     assert history(None).reported is None and history("mu").reported is None
     path.write_text("{")
     with pytest.raises(DataError, match=f"remove {tmp_path}"):

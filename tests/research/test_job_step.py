@@ -55,8 +55,8 @@ def run(step):
 def test_a_run_is_made_once_and_leaves_every_case_of_both_models(make):
     made = make()
     scores = run(made)
-    found = set(zip(scores["list"], scores["model"], strict=True))
-    assert found == {(a, b) for a in ("test", "valid") for b in ("selected", "last")}
+    lists = set(zip(scores["list"], scores["model"], strict=True))
+    assert lists == {(a, b) for a in ("test", "valid") for b in ("selected", "last")}
     last = scores[(scores["list"] == "test") & (scores["model"] == "last")]
     assert (last["metric"] == "dice").sum() == 3
     assert set(scores["site"]) == {"ct_north"} and {"dice", "hd95"} < set(scores["metric"])
@@ -180,8 +180,8 @@ def test_lists_of_each_role(tiny_site_configs, tmp_path):
     supervised = site_for(config, "supervised", tmp_path, "both.json")
     assert set(json.loads(supervised.datalist.read_text())) == {"training", "validation", "testing"}
     unsupervised = site_for(config, "unsupervised", tmp_path, "both.json")
-    found = load_datalist(unsupervised.data_root, unsupervised.datalist, "unlabeled")
-    assert len(found) == len(lists["training"]) + 1 and not any("label" in case for case in found)
+    unlabelled = load_datalist(unsupervised.data_root, unsupervised.datalist, "unlabeled")
+    assert len(unlabelled) == len(lists["training"]) + 1 and not any("label" in case for case in unlabelled)
     assert len(load_datalist(unsupervised.data_root, unsupervised.datalist, "testing")) == 3
 
 
@@ -191,8 +191,8 @@ def test_a_pool_has_the_same_files_under_the_same_paths(tiny_site_configs, tmp_p
     pool = pooled_site(configs, ["training", "validation"], tmp_path)
     assert pool.site == "pool"
     for name in ("training", "validation"):
-        own = [case["image"] for c in configs for case in load_datalist(c.data_root, c.datalist, name)]
-        assert [case["image"] for case in load_datalist(pool.data_root, pool.datalist, name)] == own
+        images = [case["image"] for c in configs for case in load_datalist(c.data_root, c.datalist, name)]
+        assert [case["image"] for case in load_datalist(pool.data_root, pool.datalist, name)] == images
 
 
 def test_the_script_writes_a_table_and_says_what_is_wrong(tiny_site_configs, tmp_path, script, capsys):

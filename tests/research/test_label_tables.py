@@ -1,7 +1,5 @@
 """Tables, tests and claims of several labels, on made-up counts."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,10 +18,9 @@ from research.runner.table_claim import Evidence, Verdict
 from research.runner.table_layout import ShownArm, ShownTable
 
 from .label_rows import IMAGES, LABELS, QUALITY, SHOWN, SITES, counts_rows, round_rows, table_rows
+from .shipped_tables import EXPERIMENTS, table_of
 
-EXPERIMENTS = Path(__file__).resolve().parents[2] / "research/experiments"
 TABLES = ("tools_a1", "tools_a2", "tools_61", "tools_diagnostics")
-FEDERATED = ["FedAvg", "FedProx", "FedDyn"]
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +38,13 @@ def scores(made):
 
 
 def written(name, arms, frame):
-    table = load_table(EXPERIMENTS / f"{name}.yaml")
+    table = table_of(name)
     evidence = Evidence(frame, table.scores, SITES, "made up", arms)
     return table, evidence, table.layout.contents(ShownTable(table.title, arms, list(SITES.values()), evidence))
 
 
-class Told:
-    """A row a client has one F1 of."""
+class Scores:
+    """Each client has one F1 of each row."""
 
     def __init__(self, rows):
         self._rows, self.sites, self.seeds = rows, list(SITES), [0]
@@ -61,11 +58,10 @@ class Told:
 
 def test_the_arithmetic_of_the_thesis():
     """Printed of FedAvg with AlexNet: .638 and .01832."""
-    told = Told({"ALTV": [0.4] * 5, "FedAvg": [0.461, 0.483, 0.755, 0.735, 0.753], "Yogi": [0.9] * 5})
-    table = LabelTable(columns="sites", federated=["FedAvg"]).table(told, "", ["Yogi"])
-    assert table.loc["FedAvg", "Mean"] == pytest.approx(0.6374) and table.loc["FedAvg", "Var"] == pytest.approx(
-        0.01834, abs=5e-6
-    )
+    scores = Scores({"ALTV": [0.4] * 5, "FedAvg": [0.461, 0.483, 0.755, 0.735, 0.753], "Yogi": [0.9] * 5})
+    table = LabelTable(columns="sites", federated=["FedAvg"]).table(scores, "", ["Yogi"])
+    assert table.loc["FedAvg", "Mean"] == pytest.approx(0.6374)
+    assert table.loc["FedAvg", "Var"] == pytest.approx(0.01834, abs=5e-6)
     assert list(table.index) == ["ALTV", "FedAvg", "Mean", "Var", "MeanFL", "VarFL", "Yogi"]
     assert table.loc["Mean", "HEI1"] == pytest.approx(0.4305) and table.loc["MeanFL", "HEI1"] == pytest.approx(0.461)
     assert table.loc["Var", "HEI1"] == pytest.approx(((0.461 - 0.4) / 2) ** 2), "of the population"
@@ -76,8 +72,7 @@ def test_both_views_are_of_the_same_models(scores):
     for seed in range(3):
         for k, (name, site) in enumerate(SITES.items()):
             arm = part_of("LOT, small network", site)
-            own = scores.counts(arm, seed, name)
-            assert np.array_equal(scores.values("EGOV", "small network")[seed, k], own.f1())
+            assert np.array_equal(scores.values("EGOV", "small network")[seed, k], scores.counts(arm, seed, name).f1())
             total = sum((scores.counts(arm, seed, other) for other in SITES), LabelCounts.none(len(LABELS)))
             assert np.array_equal(scores.values("ALTV", "small network")[seed, k], total.f1())
             assert (total.tp + total.fn).tolist() == (SHOWN * 15).tolist()
@@ -86,8 +81,8 @@ def test_both_views_are_of_the_same_models(scores):
 def test_means_over_clients_are_weighted_by_images_where_models_differ_by_client(scores):
     shares = np.array(list(IMAGES.values())) / 1000
     assert np.allclose(scores.shares, shares)
-    own = scores.values("EGOV", "small network")
-    assert np.allclose(scores.overall("EGOV", "small network", False), np.einsum("skj,k->sj", own, shares))
+    expected = np.einsum("skj,k->sj", scores.values("EGOV", "small network"), shares)
+    assert np.allclose(scores.overall("EGOV", "small network", False), expected)
     one, mine = (scores.overall("FedAvg", "small network", personal) for personal in (False, True))
     assert np.array_equal(one[0], scores.total("FedAvg, small network", 0).f1()) and not np.allclose(one, mine)
 
@@ -95,9 +90,9 @@ def test_means_over_clients_are_weighted_by_images_where_models_differ_by_client
 def test_each_video_is_left_out_of_the_frames_of_its_site(scores):
     videos = len(scores.strata)
     for row in ("ALTV", "EGOV", "FedAvg"):
-        found, values = scores.left_out(row, "large network"), scores.values(row, "large network")
-        assert found.shape == (3, 1 + videos) and np.allclose(found[:, 0], values.mean((1, 2)))
-        assert (found[:, 1:] != found[:, :1]).any(axis=0).all()
+        means, values = scores.left_out(row, "large network"), scores.values(row, "large network")
+        assert means.shape == (3, 1 + videos) and np.allclose(means[:, 0], values.mean((1, 2)))
+        assert (means[:, 1:] != means[:, :1]).any(axis=0).all()
 
 
 def test_a_score_without_a_video_is_that_of_the_others(made):
@@ -109,8 +104,8 @@ def test_a_score_without_a_video_is_that_of_the_others(made):
     fewer = scores_of(arms, frame[~(at & (frame["unit"].astype(str) == first)).to_numpy()])
     place = 1 + int(np.flatnonzero(whole.strata == list(SITES).index("CHO1"))[0])
     for row in ("ALTV", "EGOV", "FedAvg"):
-        found = whole.left_out(row, "small network")[:, place]
-        assert np.allclose(found, fewer.left_out(row, "small network")[:, 0])
+        without = whole.left_out(row, "small network")[:, place]
+        assert np.allclose(without, fewer.left_out(row, "small network")[:, 0])
 
 
 def test_a_site_that_keeps_its_counts_is_named_and_there_is_no_score_of_all_frames():
@@ -191,22 +186,21 @@ def test_a_label_that_is_nowhere_counts_zero_or_is_left_out():
     zero = {name: 1.0 for name in SITES}
     frame = joined([counts_rows("FedAvg", zero), round_rows("FedAvg")])
     frame.loc[frame["metric"].isin(["tp_bag", "fn_bag", "fp_bag"]), "value"] = 0
-    found = scores_of([ShownArm("FedAvg")], frame)
-    assert found.values("FedAvg", "").mean() == pytest.approx(2 / 3)
-    assert np.nanmean(found.values("FedAvg", "", "skip")) == 1
+    scores = scores_of([ShownArm("FedAvg")], frame)
     for absent, mean in (("zero", 2 / 3), ("skip", 1.0)):
+        assert np.nanmean(scores.values("FedAvg", "", absent)) == pytest.approx(mean)
         layout = LabelTable(columns="sites", federated=["FedAvg"], absent=absent)
-        assert layout.table(found, "", []).loc["FedAvg", "Mean"] == pytest.approx(mean)
+        assert layout.table(scores, "", []).loc["FedAvg", "Mean"] == pytest.approx(mean)
 
 
 def test_numbers_of_each_label_site_and_model(made, scores):
-    found = label_numbers(scores, made[1]).set_index(["arm", "site", "label"])
-    assert len(found) == 2 * (5 + len(QUALITY)) * 6 * len(LABELS)
-    line = found.loc[("FedAvg, small network", "all", "clipper")]
+    numbers = label_numbers(scores, made[1]).set_index(["arm", "site", "label"])
+    assert len(numbers) == 2 * (5 + len(QUALITY)) * 6 * len(LABELS)
+    line = numbers.loc[("FedAvg, small network", "all", "clipper")]
     totals = [scores.total("FedAvg, small network", seed) for seed in range(3)]
     assert line["precision_zero"] == pytest.approx(np.mean([one.precision()[1] for one in totals]))
     assert line["average_precision"] == pytest.approx(np.mean([0.7, 0.7, 0.8, 0.8, 0.8]))
-    assert isinstance(found, pd.DataFrame) and found.notna().all().all()
+    assert isinstance(numbers, pd.DataFrame) and numbers.notna().all().all()
 
 
 def test_rows_that_no_arm_makes_are_refused_before_anything_runs(tmp_path):
@@ -223,9 +217,10 @@ def test_rows_that_no_arm_makes_are_refused_before_anything_runs(tmp_path):
 
 def test_a_site_that_is_left_out_is_scored_with_the_models_of_the_others():
     arm = ShownArm("FedAvg")
-    found = [dict.fromkeys(SITES, 0.9) | {name: 0.4} for name in SITES]
-    parts = [part_of("FedAvg", f"without {site}") for site in SITES.values()]
-    frame = joined([counts_rows(part, own) for part, own in zip(parts, found, strict=True)] + [round_rows(parts[0])])
+    parts = {name: part_of("FedAvg", f"without {site}") for name, site in SITES.items()}
+    counts = [counts_rows(part, dict.fromkeys(SITES, 0.9) | {name: 0.4}) for name, part in parts.items()]
+    parts = list(parts.values())
+    frame = joined([*counts, round_rows(parts[0])])
     scores = scores_of([arm], frame)
     assert scores.models("FedAvg", "") == parts and scores.values("FedAvg", "").mean() < 0.55
     assert scores.values("FedAvg", "").shape == (1, 5, len(LABELS))
@@ -236,7 +231,7 @@ def test_bars_are_each_label_at_each_site(scores):
     assert [axes.get_title() for axes in figure.axes] == list(SITES)
     for place, axes in enumerate(figure.axes):
         heights = [[bar.get_height() for bar in bars] for bars in axes.containers]
-        for row, own in zip(("ALTV", "EGOV", "FedAvg"), heights, strict=True):
+        for row, of_row in zip(("ALTV", "EGOV", "FedAvg"), heights, strict=True):
             expected = np.mean([scores.values(row, name) for name in scores.variants], axis=(0, 1))[place]
-            assert own == pytest.approx(expected.tolist())
+            assert of_row == pytest.approx(expected.tolist())
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ALTV", "EGOV", "FedAvg"]

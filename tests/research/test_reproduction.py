@@ -27,9 +27,10 @@ from research.runner.parallel import Failure
 from research.runner.untrained_encoders import GreyLevelEncoder, RandomEncoder
 from research.runner.yaml_models import build
 
+from .shipped_tables import EXPERIMENTS, data_of
+
 ROOM = "research.runner"
 SMALL = {"batch_size": 4, "image_size": 32}
-TABLES = Path(__file__).resolve().parents[2] / "research/experiments"
 PRETRAIN = {**SMALL, "queue_size": 8, "metadata_min_images": 4, "rsa_samples": 6}
 DATA = {
     "path": f"{ROOM}.hospital_data.HospitalData",
@@ -101,20 +102,6 @@ def data(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def in_this_process(monkeypatch):
-    """Work without processes: their start would be most of the test. Returns what was worked on."""
-    worked = []
-
-    def work_on(items, jobs, do, dask):
-        for item in items:
-            worked.append(item.name)
-            yield item, do(item)
-
-    monkeypatch.setattr(work_queue, "in_processes", work_on)
-    return worked
-
-
 def command(data, *more):
     return [str(data / "t.yaml"), "--data", str(data / "two.yaml"), "--out", str(data / "out"), *more]
 
@@ -167,8 +154,8 @@ def test_an_arm_with_a_failed_run_is_left_out(data, monkeypatch, load_script, ca
             yield item, Failure("out of luck") if "north" in item.name or "FedMoCo" in item.name else do(item)
 
     monkeypatch.setattr(work_queue, "in_processes", fail)
-    linear = {**TABLE["chain"]}
-    linear["classifiers"] = {**linear["classifiers"], "protocols": {"linear": {"fractions": [1]}}}
+    chain = TABLE["chain"]
+    linear = {**chain, "classifiers": {**chain["classifiers"], "protocols": {"linear": {"fractions": [1]}}}}
     (data / "t.yaml").write_text(yaml.safe_dump({**TABLE, "chain": linear}, sort_keys=False))
     assert load_script("reproduce").main(command(data)) == 2
     assert "FedMoCo, seed 0: out of luck" in capsys.readouterr().err
@@ -201,12 +188,10 @@ def test_no_encoder_ever_sees_a_test_image_or_a_label(place):
 
 
 def test_methods_differ_in_weighting_and_exchange_alone(place):
-    jobs = [EncoderTraining(job=own).job_of(place, ["north", "south"]) for own in METHODS.values()]
-    exchange = Exchanged(("mu", "sigma", "n"), 1)
+    jobs = [EncoderTraining(job=method).job_of(place, ["north", "south"]) for method in METHODS.values()]
+    exchange, adaptive = Exchanged(("mu", "sigma", "n"), 1), {"by": SELF_ADAPTIVE, "name": "rsa"}
     weighed = [job.short_rule["args"]["weighting"] for job in jobs]
-    assert weighed[:2] == ["samples"] * 2 and weighed[2] == weighed[3] == {
-        "by": SELF_ADAPTIVE, "name": "rsa", "form": "gap", "floor": 0.0,
-    }  # fmt: skip
+    assert weighed == [*["samples"] * 2, *[{**adaptive, "form": "gap", "floor": 0.0}] * 2]
     assert [job.method.exchange() for job in jobs] == [Exchanged(), exchange, Exchanged(), exchange]
     rest = [job.study.model_dump(exclude={"method"}) for job in jobs]
     assert all(each == rest[0] for each in rest)
@@ -217,21 +202,21 @@ def test_methods_differ_in_weighting_and_exchange_alone(place):
 
 @pytest.mark.parametrize("name", ["fedmoco_table2", "fedmoco_table5"])
 def test_where_nothing_is_averaged_momentum_contrast_goes_on_over_the_rounds(place, name):
-    table, found = yaml.safe_load((TABLES / f"{name}.yaml").read_text()), {}
+    table, policies = yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text()), {}
     for arm, links in table["arms"].items():
         if (nodes := (links.get("encoder") or {}).get("nodes")) or "path" not in links.get("encoder", {}):
             link = build(EncoderTraining, links.get("encoder", {}), arm)
             settings = link.job_of(place, ["north"]).overrides("unsupervised")
-            found.setdefault(nodes, set()).add(settings.get("key_policy"))
-    assert found["pooled"] == found["alone"] == {"keep"} and "keep" not in found[None]
+            policies.setdefault(nodes, set()).add(settings.get("key_policy"))
+    assert policies["pooled"] == policies["alone"] == {"keep"} and "keep" not in policies[None]
 
 
 def test_a_task_trains_at_one_hospital_and_the_other_gives_test_images_alone(place):
     task = place.data.tasks["lungs"]
     asked = task_question("lungs", task, place.data.hospitals, place.runs)
-    own, other = asked.tests["internal"], asked.tests["external"]
-    assert own.site.data_root.name == "north" and other.site.data_root.name == "south"
-    assert set(json.loads(own.site.datalist.read_text())) == {"training", "testing"}
+    internal, other = asked.tests["internal"], asked.tests["external"]
+    assert internal.site.data_root.name == "north" and other.site.data_root.name == "south"
+    assert set(json.loads(internal.site.datalist.read_text())) == {"training", "testing"}
     assert set(json.loads(other.site.datalist.read_text())) == {"testing"}
     assert other.classes == ("none", "disease")
     p = np.array([[0.2, 0.5, 0.3], [0.9, 0.1, 0.0]])
@@ -258,9 +243,9 @@ def test_grey_levels_take_the_encoders_place(place, data):
         picture[:4] = np.arange(32) * 8
         Image.fromarray(picture).save(data / "data" / "north" / f"{i}.png")
     plan, other = (classifier(place, GreyLevelEncoder(), seed).plan for seed in (0, 1))
-    found, again = (predictions(each, None, place.runs)["internal_last"] for each in (plan, other))
-    assert [plan.question.task.classes[c] for c in found.argmax(1)] == plan.question.tests["internal"].labels
-    np.testing.assert_allclose(found, again, atol=1e-3)
+    first, again = (predictions(each, None, place.runs)["internal_last"] for each in (plan, other))
+    assert [plan.question.task.classes[c] for c in first.argmax(1)] == plan.question.tests["internal"].labels
+    np.testing.assert_allclose(first, again, atol=1e-3)
     assert plan.file(place.runs) != classifier(place, RandomEncoder()).plan.file(place.runs)
 
 
@@ -288,8 +273,7 @@ def test_tables_of_two_kinds_are_run_apart(load_script, capsys, data):
     reason="the real images are not here",
 )
 def test_the_real_description_fits_the_images():
-    path = Path(__file__).resolve().parents[2] / "research/experiments" / "data" / "cxr_real.yaml"
-    data = load_data(path)
+    data = data_of("cxr_real")
     hospitals = data.hospitals
     assert not hospitals["hannover"].testing and not any(task.site == "hannover" for task in data.tasks.values())
     assert {c.patient for c in hospitals["nih"].training}.isdisjoint({c.patient for c in hospitals["nih"].testing})

@@ -4,6 +4,7 @@
 the patients of images are by the jackknife since.
 """
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def compared(folder, name, content, frame, arms, sites):
 )
 def test_tables_of_cases(tmp_path, name, rows, layout):
     columns = ("arm", "seed", "site", "list", "model", "unit", "value")
-    found = [dict(zip(columns, row, strict=True)) for row in case_rows(**rows)]
+    scores = [dict(zip(columns, row, strict=True)) for row in case_rows(**rows)]
     arms = {arm: {"group": GROUPS.get(arm, ""), "training": {"train": {"site_1": "supervised"}}} for arm in ARMS}
     arms["x0"]["x"], arms["x1"]["x"] = 0.1, 1.0
     content = {
@@ -66,7 +67,7 @@ def test_tables_of_cases(tmp_path, name, rows, layout):
         "claim_kind": f"{ROOM}.case_claims.BetterByCases",
         "claims": case_claims(),
     }
-    compared(tmp_path, name, content, joined([score_frame(found, metric="dice")]), list(ARMS), SITES)
+    compared(tmp_path, name, content, joined([score_frame(scores, metric="dice")]), list(ARMS), SITES)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_tables_of_images(tmp_path, name, seeds, ties):
     frames = [image_scores(*each) for each in predictions(seeds, ties)]
     frames += [round_scores(arm, seed, not ties) for arm in ("FedAvg", "FedMoCo") for seed in range(seeds)]
     compared(tmp_path, name, content, joined(frames), arms, {})
-    models = read_models(tmp_path / "models.csv")
+    models = list(csv.DictReader((tmp_path / "models.csv").open()))
     assert len(models) == len(predictions(seeds, ties))
     assert all(float(row["auroc_low"]) <= float(row["auroc"]) <= float(row["auroc_high"]) for row in models)
 
@@ -124,8 +125,3 @@ def round_scores(arm, seed, similarity):
             for place, node in enumerate(images)
         ]
     return score_frame(rows, arm=arm, seed=seed, list="rounds", model="last")
-
-
-def read_models(path):
-    head, *lines = (line.split(",") for line in path.read_text("utf-8").splitlines())
-    return [dict(zip(head, line, strict=True)) for line in lines]

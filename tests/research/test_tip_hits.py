@@ -1,7 +1,6 @@
 """Boxes in made-up frames, and how many of them a mask hits."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,9 +11,6 @@ from torch import nn
 
 from fedmed.errors import DataError
 from fedmed.jobs.app_configs import files
-from research.runner.chain import Place
-from research.runner.experiment_data import load_data
-from research.runner.experiment_table import load_table
 from research.runner.inference_speed import WARM_UP, SpeedStep
 from research.runner.score_sections import ScoreSections
 from research.runner.table_claim import Evidence
@@ -22,7 +18,8 @@ from research.runner.table_layout import ShownTable
 from research.runner.tip_boxes import boxed_frames, hits, least_saturated, moved, scattered
 from research.runner.tip_hits import TipStep, called
 
-EXPERIMENTS = Path(__file__).resolve().parents[2] / "research/experiments"
+from .shipped_tables import data_of, place_of, table_of
+
 BOXES = [[7, 0, 1.0, 0.0, 0.0, 0.5, 0.5], [9, 0, 1.0, 0.0, 0.0, 0.5, 0.5], [94, 3, 1.0, 0.5, 0.25, 0.6, 0.5]]
 NONE = [[94, -1, 1.0, -1, -1, -1, -1]]
 
@@ -71,8 +68,8 @@ def test_other_ways_choose_as_many_pixels():
     mask[1:3, 2:6] = True
     image = rng.integers(0, 256, (8, 10, 3)).astype(np.uint8)
     image[6, :8] = 90
-    for found in (scattered(mask, rng), moved(mask, rng), least_saturated(mask, image)):
-        assert found.shape == mask.shape and found.sum() == 8
+    for chosen in (scattered(mask, rng), moved(mask, rng), least_saturated(mask, image)):
+        assert chosen.shape == mask.shape and chosen.sum() == 8
     assert np.array_equal(np.argwhere(least_saturated(mask, image)), [[6, x] for x in range(8)])
     assert scattered(np.zeros((2, 2), bool), rng).sum() == 0 and least_saturated(np.ones((8, 10), bool), image).all()
 
@@ -85,18 +82,23 @@ class Grey(nn.Module):
         return torch.stack([~grey, grey], dim=1).float()
 
 
-def test_a_link_counts_hits_of_every_way(folder, monkeypatch, made_step):
+def test_a_link_counts_hits_of_every_way_and_their_shares_are_shown(folder, monkeypatch, made_step):
     made = SimpleNamespace(last=Grey, size=(8, 10))
     monkeypatch.setattr("research.runner.tip_hits.JobNetwork", lambda step: made)
     step = TipStep(made_step, folder / "tips.csv", folder, ("VID1",), 0.25)
     assert step.missing()
     step.make()
     assert not step.missing()
-    found = step.scores()
-    values = dict(zip(found["metric"].astype(str), found["value"], strict=True))
+    scores = step.scores()
+    values = dict(zip(scores["metric"].astype(str), scores["value"], strict=True))
     assert values["boxes"] == 3 and values["hit_model"] == pytest.approx(1 / 3) == values["hit_saturation"]
-    assert values["called"] == pytest.approx(0.25) and set(found["site"]) == {"VID1"}
+    assert values["called"] == pytest.approx(0.25) and set(scores["site"]) == {"VID1"}
     assert called(Grey(), np.full((2, 2, 3), 9, np.uint8)).all()
+    table = table_of("fedst_tips")
+    evidence = Evidence(scores.assign(arm="FedAvg"), table.scores, {"VID1": "VID1"})
+    shown = ShownTable("T", table.arms, ["VID1"], evidence)
+    text = ScoreSections(scores=["model", "called"]).contents(shown)["table_last.md"].decode()
+    assert "Boxes hit by the model, share, model of the last round" in text and "| FedAvg | 0.333 |" in text
 
 
 @pytest.fixture
@@ -106,9 +108,8 @@ def made_step():
     return SimpleNamespace(job=job, machines=lambda: [SimpleNamespace(threads=1)])
 
 
-def test_the_experiment_is_a_chain_whose_jobs_share_everything(monkeypatch, tmp_path):
-    table = load_table(EXPERIMENTS / "fedst_tips.yaml")
-    data = load_data(EXPERIMENTS / "data/lap_tips.yaml")
+def test_the_experiment_is_a_chain_whose_jobs_share_everything():
+    table, data = table_of("fedst_tips"), data_of("lap_tips")
     table.check_data(data)
     assert data.shown_sites(table.test) == {name: name for name in data.operations}
     assert isinstance(table.layout, ScoreSections)
@@ -116,20 +117,8 @@ def test_the_experiment_is_a_chain_whose_jobs_share_everything(monkeypatch, tmp_
         *jobs, tips = arm.links
         assert type(tips).__name__ == "TipHits" and tips.covered == 0.25
         for link in jobs:
-            job = link.job_of(Place(arm.name, 0, data, table.test, Path("nowhere")))
+            job = link.job_of(place_of(arm.name, data, table.test))
             assert not job.keeps_private and files(job) and "evaluate" not in job.study.sites.values()
-
-
-def test_shares_of_every_way_are_shown(folder, monkeypatch, made_step):
-    made = SimpleNamespace(last=Grey, size=(8, 10))
-    monkeypatch.setattr("research.runner.tip_hits.JobNetwork", lambda step: made)
-    table = load_table(EXPERIMENTS / "fedst_tips.yaml")
-    step = TipStep(made_step, folder / "tips.csv", folder, ("VID1",), 0.25)
-    step.make()
-    evidence = Evidence(step.scores().assign(arm="FedAvg"), table.scores, {"VID1": "VID1"})
-    shown = ShownTable("T", table.arms, ["VID1"], evidence)
-    text = ScoreSections(scores=["model", "called"]).contents(shown)["table_last.md"].decode()
-    assert "Boxes hit by the model, share, model of the last round" in text and "| FedAvg | 0.333 |" in text
 
 
 def test_frames_a_second_are_measured_and_kept(tmp_path, monkeypatch, made_step):
@@ -146,5 +135,5 @@ def test_frames_a_second_are_measured_and_kept(tmp_path, monkeypatch, made_step)
     assert step.missing()
     step.make()
     assert not step.missing() and seen == [(1, 12, 8, 10)] * (WARM_UP + 5)
-    found = step.scores()
-    assert float(found["value"].iloc[0]) > 0 and found["metric"].iloc[0] == "frames_per_second"
+    scores = step.scores()
+    assert float(scores["value"].iloc[0]) > 0 and scores["metric"].iloc[0] == "frames_per_second"

@@ -1,31 +1,28 @@
 """Tables of tool presence from end to end: two made-up hospitals with a video or two a list, one round."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
 from fedmed.jobs.app_configs import files
-from research.runner.chain import Place
 from research.runner.experiment_data import load_data
 from research.runner.experiment_table import load_table, only
-from research.runner.federated_training import FederatedTraining
 from research.runner.reproduction import reproduce
 
-EXPERIMENTS = Path(__file__).resolve().parents[2] / "research/experiments"
+from .shipped_tables import EXPERIMENTS, data_of, place_of, table_of
+
 TABLES = ("tools_a1", "tools_a2", "tools_61", "tools_diagnostics")
 ARMS = ("LOT", "FedAvg", "CENT")
 
 
 @pytest.mark.parametrize(("table", "arms"), [("tools_a1", 26), ("tools_resnet", 6)])
 def test_every_arm_is_a_job_that_the_bundle_accepts(table, arms):
-    table, data = load_table(EXPERIMENTS / f"{table}.yaml"), load_data(EXPERIMENTS / "data" / "lap_tools.yaml")
+    table, data = table_of(table), data_of("lap_tools")
     table.check_data(data)
     links = {arm.name: arm.links[0] for arm in table.arms if not arm.links[0].lacking(data)}
     texts = {}
     for name, link in links.items():
         one = link.model_copy(update={"alone": [], "train": {"HEI1": "supervised"}}) if link.alone else link
-        job = one.job_of(Place(name, 0, data, table.test, Path("nowhere")))
+        job = one.job_of(place_of(name, data, table.test))
         assert files(job) and job.study.epochs == (2 if name.startswith("FedRep") else 1)
         texts[name] = job.study.model_dump_json()
         sizes = {str(job.study.overrides[role].get("image_size")) for role in job.study.sites.values()}
@@ -35,17 +32,15 @@ def test_every_arm_is_a_job_that_the_bundle_accepts(table, arms):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_all_tables_have_the_same_arms(name):
-    assert load_table(EXPERIMENTS / f"{name}.yaml").arms == load_table(EXPERIMENTS / "tools_a1.yaml").arms
+    assert table_of(name).arms == table_of("tools_a1").arms
 
 
-def test_a_round_of_a_few_arms_fills_all_four_tables(tmp_path, tiny_site_configs, monkeypatch, capsys):
+def test_a_round_of_a_few_arms_fills_all_four_tables(tmp_path, tiny_site_configs, in_this_process):
     data = yaml.safe_load((EXPERIMENTS / "data" / "lap_tools.yaml").read_text())
     data |= {"sites": {"HEI1": "lap_hei1", "HEI2": "lap_hei2"}, "budget": {"rounds": 1, "epochs": 1}}
     size = {"image_size": [24, 32]}
-    data |= {
-        "networks": {"default": ["demo"]},
-        "overrides": {"supervised": {**size, "batch_size": 8}, "evaluate": size},
-    }
+    data["overrides"] = {"supervised": {**size, "batch_size": 8}, "evaluate": size}
+    data["networks"] = {"default": ["demo"]}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(data))
     text = (EXPERIMENTS / "tools_a1.yaml").read_text()
     for other in ("CHO1", "CHO2", "CHO3"):
@@ -55,8 +50,6 @@ def test_a_round_of_a_few_arms_fills_all_four_tables(tmp_path, tiny_site_configs
         (tmp_path / f"{name}.yaml").write_text((EXPERIMENTS / f"{name}.yaml").read_text())
     tables = [load_table(tmp_path / f"{name}.yaml") for name in TABLES]
     some = [only(table, [f"{arm}, small network" for arm in ARMS]) for table in tables]
-    assert isinstance(some[0].arms[0].links[0], FederatedTraining)
-    monkeypatch.setattr("research.runner.work_queue.in_processes", _here)
     assert reproduce(some, load_data(tmp_path / "tiny.yaml"), tmp_path / "out", seeds=[0]) == 0
     folder = tmp_path / "out" / "tiny"
     for name, file in zip(TABLES, ("table.md", "table.md", "table.md", "labels.png"), strict=True):
@@ -65,8 +58,3 @@ def test_a_round_of_a_few_arms_fills_all_four_tables(tmp_path, tiny_site_configs
     assert [line.split(" | ")[0][2:] for line in lines[8:12]] == ["ALTV", "EGOV", "FedAvg", "CENT"]
     assert (folder / "tools_diagnostics" / "cosines.png").is_file()
     assert "no counts" not in (folder / "tools_a2" / "table.md").read_text()
-
-
-def _here(items, jobs, do, dask):
-    for item in items:
-        yield item, do(item)

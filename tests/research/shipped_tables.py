@@ -1,0 +1,58 @@
+"""Tables of research/experiments, and the jobs of their arms."""
+
+from pathlib import Path
+
+from fedmed.jobs.app_configs import files
+from research.runner.chain import Place
+from research.runner.continued_training import FILES
+from research.runner.experiment_data import load_data
+from research.runner.experiment_table import load_table
+from research.runner.federated_training import FederatedTraining
+from research.runner.judgement import judge
+
+EXPERIMENTS = Path(__file__).resolve().parents[2] / "research/experiments"
+
+
+def table_of(name):
+    return load_table(EXPERIMENTS / f"{name}.yaml")
+
+
+def data_of(name):
+    return load_data(EXPERIMENTS / "data" / f"{name}.yaml")
+
+
+def place_of(arm, data, test, seed=0):
+    return Place(arm, seed, data, test, Path("nowhere"))
+
+
+def jobs_of(table):
+    """Arm -> the jobs of its links, with the first assignment of sites; of sites alone that of the first."""
+    data = data_of(table.data)
+    table.check_data(data)
+    turn, jobs = data.turns()[0], {}
+    for arm in table.arms:
+        jobs[arm.name] = []
+        for link in (link for link in arm.links if isinstance(link, FederatedTraining)):
+            alone = {"alone": [], "train": {link.alone[0]: "supervised"}} if link.alone else {}
+            start = {"checkpoint": FILES["last"], "checkpoint_tensors": link.takes} if hasattr(link, "takes") else {}
+            one = link.model_copy(update={**alone, "job": {**link.job, **start}})
+            jobs[arm.name].append(one.job_of(place_of(arm.name, turn, table.test)))
+    return jobs
+
+
+def check_runs(jobs, **differ):
+    """The bundle accepts every job, and no two arms are one run.
+
+    Args:
+        jobs: arm -> the jobs of its links.
+        differ: arm -> what tells its run apart beside them.
+    """
+    texts = {arm: [job.study.model_dump_json() for job in links] for arm, links in jobs.items()}
+    different = {text: job for arm, links in jobs.items() for text, job in zip(texts[arm], links, strict=True)}
+    assert all(files(job) for job in different.values())
+    assert len({(*text, str(differ.get(arm))) for arm, text in texts.items()}) == len(jobs), "two arms would be one run"
+
+
+def verdicts(table, evidence):
+    """Claim -> verdict."""
+    return {str(one.claim.id): str(one.verdict) for one in judge(table.claims, evidence)}
