@@ -13,24 +13,24 @@ IMAGES = dict(zip(SITES.values(), [100, 100, 200, 400, 200], strict=True))
 
 def counts_rows(arm, recall, seed=0, sites=SITES, videos=3, withheld=()):
     """Counts of every video and their sums; ``recall``: site -> share of a label's frames that are found, 0..1."""
-    frames = []
+    rows = []
     for name, site in sites.items():
         generator = np.random.default_rng([seed, *map(ord, arm + site)])
-        rows = []
+        sums = {f"{count}_{label}": 0 for label in LABELS for count in ("fn", "fp", "tp")}
         for video in range(videos):
+            of_video = {"site": site, "list": "test", "unit": f"v{video}", "patient": f"v{video}"}
             tp = generator.binomial(SHOWN, recall[name])
             fp = generator.binomial(SHOWN, (1 - recall[name]) / 2)
             for place, label in enumerate(LABELS):
-                counts = {"tp": tp[place], "fp": fp[place], "fn": SHOWN[place] - tp[place], "ap": recall[name]}
-                rows += [{"unit": f"v{video}", "metric": f"{k}_{label}", "value": v} for k, v in counts.items()]
-        keys = {"arm": arm, "seed": seed, "site": site, "model": "last"}
-        videos_of = score_frame(rows, **keys, list="test")
-        frames.append(videos_of.assign(patient=videos_of["unit"]))
-        sums = videos_of.astype({"metric": str}).groupby("metric")["value"].sum()
-        kept = [] if name in withheld else [metric for metric in sums.index if not metric.startswith("ap_")]
-        kept.sort(key=lambda metric: LABELS.index(metric[3:]))
-        frames.append(score_frame({"metric": kept, "value": sums[kept].to_numpy()}, unit=MEAN_UNIT, list=SENT, **keys))
-    return joined(frames)
+                counts = {"tp": tp[place], "fp": fp[place], "fn": SHOWN[place] - tp[place]}
+                for count, value in counts.items():
+                    sums[f"{count}_{label}"] += value
+                numbers = {**counts, "ap": recall[name]}
+                rows += [{**of_video, "metric": f"{k}_{label}", "value": v} for k, v in numbers.items()]
+        if name not in withheld:
+            of_site = {"site": site, "list": SENT, "unit": MEAN_UNIT, "patient": ""}
+            rows += [{**of_site, "metric": metric, "value": value} for metric, value in sums.items()]
+    return score_frame(rows, arm=arm, seed=seed, model="last")
 
 
 def round_rows(arm, seed=0, rounds=6, sites=None):

@@ -15,8 +15,8 @@ def compare(case_claim, evidence):
     """The comparison of two arms at site_1, and what the table of comparisons says of it."""
 
     def compared(frames, better="a", worse="b", *sites, **more):
-        (found,) = case_claim(better, worse, *sites, **more).findings(evidence(*frames))
-        return found, dict(found.record)
+        (finding,) = case_claim(better, worse, *sites, **more).findings(evidence(*frames))
+        return finding, dict(finding.record)
 
     return compared
 
@@ -35,9 +35,9 @@ def test_crops_of_one_patient_are_not_independent(runs, compare):
     def owned(frame):
         return frame.assign(patient=[f"patient_{int(unit[-2:]) // 2}" for unit in frame["unit"]])
 
-    found, written = compare([owned(runs("a", HIGH)), owned(runs("b", LOW))])
-    assert found.p == pytest.approx(2 / 8), "three patients, all higher"
-    assert (written["n_cases"], written["n_patients"]) == (6, 3) and dict(found.cells)["patients"] == "3"
+    finding, written = compare([owned(runs("a", HIGH)), owned(runs("b", LOW))])
+    assert finding.p == pytest.approx(2 / 8), "three patients, all higher"
+    assert (written["n_cases"], written["n_patients"]) == (6, 3) and dict(finding.cells)["patients"] == "3"
     unknown, _ = compare([runs("a", HIGH).assign(patient=""), runs("b", LOW).assign(patient="")])
     assert unknown.p == pytest.approx(2 / 64)
 
@@ -73,8 +73,7 @@ def test_validation_has_seeds_only(runs, compare):
 
     assert (valid(4)["p_seeds"], valid(4)["p"]) == (None, None)
     assert (valid(5)["p_seeds"], valid(5)["p"]) == (pytest.approx(2 / 32), None)
-    assert valid(6)["p"] == pytest.approx(2 / 64)
-    assert valid(6)["effect"] == 1
+    assert (valid(6)["p"], valid(6)["effect"]) == (pytest.approx(2 / 64), 1)
 
 
 def test_other_scores_do_not_count(runs, compare):
@@ -87,8 +86,8 @@ def test_holm_is_over_all_comparisons_with_a_p(runs, case_claim, evidence):
     frames = [runs("a", HIGH), runs("b", LOW), runs("a", [[0.2]], list="valid"), runs("b", [[0.1]], list="valid")]
     frames += [runs("c", HIGH)]
     claims = [case_claim("a", "b"), case_claim("a", "b", id=2, list="valid"), case_claim("c", "b", id=3)]
-    found = [one.findings[0].p_holm for one in judge(claims, evidence(*frames))]
-    assert found == [pytest.approx(4 / 64), None, pytest.approx(4 / 64)]
+    p = [one.findings[0].p_holm for one in judge(claims, evidence(*frames))]
+    assert p == [pytest.approx(4 / 64), None, pytest.approx(4 / 64)]
 
 
 def test_pairs_must_match(runs, compare):

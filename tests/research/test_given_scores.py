@@ -11,12 +11,8 @@ ARMS = ("left out", "agreement")
 
 
 def frame(seeds, arms=ARMS, value=0.5):
-    rows = [
-        {"arm": arm, "seed": seed, "site": "ct_east", "list": "test", "model": "last", "unit": "c1", "metric": "dice"}
-        for seed in seeds
-        for arm in arms
-    ]
-    return pd.DataFrame([{**row, "value": value} for row in rows], columns=COLUMNS)
+    row = {"site": "ct_east", "list": "test", "model": "last", "unit": "c1", "metric": "dice", "value": value}
+    return pd.DataFrame([{"arm": arm, "seed": seed, **row} for seed in seeds for arm in arms], columns=COLUMNS)
 
 
 def test_seeds_of_several_files_are_one_table_with_the_numbers_as_they_were(tmp_path):
@@ -25,16 +21,11 @@ def test_seeds_of_several_files_are_one_table_with_the_numbers_as_they_were(tmp_
     given = given_scores([tmp_path / "a.csv", tmp_path / "b.csv"], ARMS)
     assert given.seeds == (16, 17, 18)
     shown = given.of(["agreement"])
-    assert sorted(zip(shown["arm"], shown["seed"], strict=True)) == [
-        *(("agreement", seed) for seed in (16, 17, 18)),
-        ("agreement: north", 18),
-    ]
+    kept = sorted(zip(shown["arm"], shown["seed"], strict=True))
+    assert kept == [("agreement", 16), ("agreement", 17), ("agreement", 18), ("agreement: north", 18)]
     assert set(shown["value"][shown["seed"] < 18]) == {1 / 3}
-
-
-def test_without_files_there_is_nothing():
-    given = given_scores([], ARMS)
-    assert given.seeds == () and given.of(ARMS).empty
+    none = given_scores([], ARMS)
+    assert none.seeds == () and none.of(ARMS).empty
 
 
 @pytest.mark.parametrize(

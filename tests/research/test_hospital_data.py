@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import yaml
@@ -11,7 +10,8 @@ from fedmed.errors import DataError, JobError
 from research.runner.encoder_training import EncoderTraining
 from research.runner.experiment_data import load_data
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from .shipped_tables import data_of
+
 BASE = {
     "path": "research.runner.hospital_data.HospitalData",
     "bundle": "cxr_classification",
@@ -52,8 +52,7 @@ def nodes_of(description, **settings):
 
 
 def test_hospitals_without_a_test_learn_from_all_their_images(describe):
-    description = describe()
-    hospitals = description.hospitals
+    hospitals = describe().hospitals
     assert list(hospitals) == ["north", "south", "west"] and not hospitals["west"].testing
     for name in ("north", "south"):
         sides = [{c.patient for c in side} for side in (hospitals[name].training, hospitals[name].testing)]
@@ -63,12 +62,11 @@ def test_hospitals_without_a_test_learn_from_all_their_images(describe):
 
 def test_nodes_learn_from_training_images_alone(describe):
     description = describe()
-    hospitals = description.hospitals
     nodes = nodes_of(description, split=2)
     assert list(nodes) == ["north_1", "north_2", "south_1", "south_2", "west_1", "west_2"]
-    both = {c.patient for c in nodes["north_1"]}, {c.patient for c in nodes["north_2"]}
-    assert both[0] and both[1] and not both[0] & both[1]
-    assert both[0] | both[1] == {c.patient for c in hospitals["north"].training}
+    one, other = ({c.patient for c in nodes[name]} for name in ("north_1", "north_2"))
+    assert one and other and not one & other
+    assert one | other == {c.patient for c in description.hospitals["north"].training}
 
 
 def test_sizes_and_skews_follow_the_order_of_the_sites(describe):
@@ -77,11 +75,8 @@ def test_sizes_and_skews_follow_the_order_of_the_sites(describe):
     nodes = nodes_of(description, sizes=[1, 0.5, 0.25])
     assert [len(nodes[n]) / len(hospitals[n].training) for n in nodes] == pytest.approx([1, 0.5, 0.25], abs=0.2)
     nodes = nodes_of(description, skew=["healthy", "healthy", "diseased"])
-    assert {n: {c.label for c in cases} for n, cases in nodes.items()} == {
-        "north": {"normal"},
-        "south": {"clear"},
-        "west": {"covid"},
-    }
+    labels = {name: {c.label for c in cases} for name, cases in nodes.items()}
+    assert labels == {"north": {"normal"}, "south": {"clear"}, "west": {"covid"}}
     with pytest.raises(JobError, match="'west' has no images"):
         nodes_of(description, skew=["healthy"] * 3)
     with pytest.raises(JobError, match="'sizes' has 2 entries for 3 hospitals"):
@@ -152,13 +147,10 @@ def test_a_site_with_a_datalist_learns_from_all_but_its_held_out_lists(describe,
     (tmp_path / "own.yaml").write_text(yaml.safe_dump({"data_root": str(tmp_path), "device": "cpu"}))
     task = {"site": "own", "classes": ["normal", "ill"]}
     description = describe(sites={"own": {}}, tasks={"t": task}, healthy={"own": ["normal"]})
-    own = description.hospitals["own"]
-    assert [(c.image, c.label, c.patient) for c in own.training] == [
-        ("a.png", "normal", "A"),
-        ("b.png", "ill", "b"),
-        ("c.png", None, "c"),
-    ]
-    assert [c.image for c in own.testing] == ["e.png", "f.png"]
+    hospital = description.hospitals["own"]
+    training = [(c.image, c.label, c.patient) for c in hospital.training]
+    assert training == [("a.png", "normal", "A"), ("b.png", "ill", "b"), ("c.png", None, "c")]
+    assert [c.image for c in hospital.testing] == ["e.png", "f.png"]
     # Where nobody has looked, nothing is known: a skewed arm has no use for such images.
     nodes = nodes_of(description, skew=["diseased"])
     assert [c.image for c in nodes["own"]] == ["b.png"]
@@ -166,4 +158,4 @@ def test_a_site_with_a_datalist_learns_from_all_but_its_held_out_lists(describe,
 
 @pytest.mark.parametrize("name", ["cxr_demo", "cxr_real"])
 def test_the_descriptions_that_come_along_can_be_read(name):
-    assert load_data(CHECKOUT / "research/experiments" / "data" / f"{name}.yaml").tasks
+    assert data_of(name).tasks

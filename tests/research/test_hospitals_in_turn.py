@@ -5,10 +5,10 @@ import json
 import pytest
 
 from fedmed.errors import DataError, JobError
-from fedmed.files import CHECKOUT
-from research.runner.experiment_data import load_data
 from research.runner.hospitals_in_turn import HospitalsInTurn
 from research.runner.yaml_models import build
+
+from .shipped_tables import data_of
 
 FOLDERS = {
     "north": {"folder": "a", "classes": {"normal": ["normal"], "ill": ["bacteria", "virus"]}},
@@ -22,6 +22,10 @@ VALUES = {
     "budget": {"steps": 2, "warm_start": 1, "interval": 1, "validate": 1},
     "hospitals": FOLDERS,
 }
+
+
+def south(classes):
+    return {"hospitals": {**FOLDERS, "south": {"folder": "b", "classes": classes}}}
 
 
 def hospitals(**change):
@@ -63,10 +67,8 @@ def test_lists_depend_on_names_alone(folder):
 
 def test_each_hospital_has_the_labels_once():
     turns = hospitals().turns()
-    assert [turn.sites for turn in turns] == [
-        {"labelled": "north", "south": "south"},
-        {"labelled": "south", "north": "north"},
-    ]
+    one, other = {"labelled": "north", "south": "south"}, {"labelled": "south", "north": "north"}
+    assert [turn.sites for turn in turns] == [one, other]
     assert hospitals().sites == turns[0].sites
 
 
@@ -85,14 +87,8 @@ def test_data_that_is_not_there_or_too_little_is_said(folder):
         ({"sites": {"labelled": "north"}}, "'sites' is made of 'hospitals'"),
         ({"hospitals": {"north": FOLDERS["north"]}}, "hospitals"),
         ({"job": {"classes": ["normal", "covid"]}}, "'hospitals: north' has the classes ill, normal; .*its scanner"),
-        (
-            {"hospitals": {**FOLDERS, "south": {"folder": "b", "classes": {"normal": ["clear"], "covid": ["ill"]}}}},
-            "'hospitals: south' has the classes covid, normal",
-        ),
-        (
-            {"hospitals": {**FOLDERS, "south": {"folder": "b", "classes": {"normal": ["x"], "ill": ["x"]}}}},
-            "label 'x' in two classes",
-        ),
+        (south({"normal": ["clear"], "covid": ["ill"]}), "'hospitals: south' has the classes covid, normal"),
+        (south({"normal": ["x"], "ill": ["x"]}), "label 'x' in two classes"),
     ],
 )
 def test_wrong_hospitals_are_named(change, words):
@@ -101,7 +97,7 @@ def test_wrong_hospitals_are_named(change, words):
 
 
 def test_the_real_x_rays_ask_what_both_hospitals_can_answer():
-    data = load_data(CHECKOUT / "research/experiments" / "data" / "cxr_agreement_real.yaml")
-    asked = {name: set(own.classes) for name, own in data.hospitals.items()}
-    assert asked == {"kermany": {"normal", "pneumonia"}, "nih": {"normal", "pneumonia"}} and len(data.turns()) == 2
+    data = data_of("cxr_agreement_real")
+    classes = {name: set(hospital.classes) for name, hospital in data.hospitals.items()}
+    assert classes == {"kermany": {"normal", "pneumonia"}, "nih": {"normal", "pneumonia"}} and len(data.turns()) == 2
     assert set(data.hospitals["kermany"].classes["pneumonia"]) == {"bacteria", "virus"}

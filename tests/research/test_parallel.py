@@ -35,15 +35,15 @@ def leave(item):
 
 
 def test_a_failing_item_stops_no_other():
-    found = dict(in_processes([4.0, -1.0, 9.0], 2, math.sqrt))
-    assert (found[4.0], found[9.0]) == (2.0, 3.0)
-    assert isinstance(found[-1.0], Failure) and "ValueError: math domain error" in found[-1.0].reason
+    roots = dict(in_processes([4.0, -1.0, 9.0], 2, math.sqrt))
+    assert (roots[4.0], roots[9.0]) == (2.0, 3.0)
+    assert isinstance(roots[-1.0], Failure) and "ValueError: math domain error" in roots[-1.0].reason
 
 
 def test_a_process_that_dies_is_a_failure_of_its_own_item():
-    found = dict(in_processes([0.0, 7, 0.1, 9, 0.2], 2, leave))
-    assert [type(found[item]) for item in (7, 9)] == [Failure, Failure] and "use fewer --jobs" in found[7].reason
-    assert [found[item] for item in (0.0, 0.1, 0.2)] == [0.0, 0.1, 0.2]
+    results = dict(in_processes([0.0, 7, 0.1, 9, 0.2], 2, leave))
+    assert [type(results[item]) for item in (7, 9)] == [Failure, Failure] and "use fewer --jobs" in results[7].reason
+    assert [results[item] for item in (0.0, 0.1, 0.2)] == [0.0, 0.1, 0.2]
 
 
 def test_leaving_the_loop_ends_the_processes():
@@ -65,7 +65,10 @@ def test_no_process_outlives_its_parent(tmp_path, sent):
         assert len(_members(parent.pid)) >= 4  # parent, resource tracker, and those at work
         os.kill(parent.pid, sent)
         assert parent.wait(600) == (130 if sent is signal.SIGINT else -sent)
-    _until(lambda: not _members(parent.pid))
+    end = time.monotonic() + 600
+    while _members(parent.pid):
+        assert time.monotonic() < end, "they live on"
+        time.sleep(0.05)
 
 
 def test_without_dask_it_is_said_what_to_install(monkeypatch):
@@ -75,12 +78,5 @@ def test_without_dask_it_is_said_what_to_install(monkeypatch):
 
 
 def _members(session):
-    found = subprocess.run(["pgrep", "-s", str(session)], capture_output=True, text=True, check=False)
-    return found.stdout.split()
-
-
-def _until(condition, seconds=600):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
+    done = subprocess.run(["pgrep", "-s", str(session)], capture_output=True, text=True, check=False)
+    return done.stdout.split()

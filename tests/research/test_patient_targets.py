@@ -37,13 +37,11 @@ def judged(kind, frames, **settings):
 
 
 def arms(**below):
-    return [ranked(arm.replace("_", " "), seed, k) for arm, own in below.items() for seed, k in enumerate(own)]
+    return [ranked(arm.replace("_", " "), seed, k) for arm, seeds in below.items() for seed, k in enumerate(seeds)]
 
 
-def noisy(**errors):
-    return [
-        predictions(arm.replace("_", " "), seed, error, **SOUTH) for arm, error in errors.items() for seed in range(3)
-    ]
+def noisy(at=SOUTH, **errors):
+    return [predictions(arm.replace("_", " "), seed, error, **at) for arm, error in errors.items() for seed in range(3)]
 
 
 def test_a_gain_is_over_the_better_control():
@@ -65,10 +63,7 @@ def test_a_clear_gain_holds_a_loss_does_not_and_too_little_is_open():
 
 
 def test_a_gain_must_be_there_at_every_hospital_and_in_every_turn():
-    there = noisy(new=0.5, silent=4.0)
-    back = [
-        predictions(arm, seed, error, **BACK) for arm, error in (("new", 4.0), ("silent", 0.5)) for seed in range(3)
-    ]
+    there, back = noisy(new=0.5, silent=4.0), noisy(at=BACK, new=4.0, silent=0.5)
     wanted = {"over": ["silent"], "at_least": 0.02}
     assert judged("PatientGain", there, **wanted).verdict == "✓"
     both = judged("PatientGain", [*there, *back], **wanted)
@@ -78,8 +73,7 @@ def test_a_gain_must_be_there_at_every_hospital_and_in_every_turn():
 def test_not_lower_in_the_mean_or_in_every_seed():
     frames = arms(new=[2, 0, 0], silent=[0, 0, 0])
     wanted = {"than": ["silent"], "margin": 0.01}
-    mean = judged("PatientNotLower", frames, **wanted)
-    assert mean.verdict == "✓", "-0.0067 in the mean"
+    assert judged("PatientNotLower", frames, **wanted).verdict == "✓", "-0.0067 in the mean"
     worst = judged("PatientNotLower", frames, in_every_seed=True, **wanted)
     assert worst.verdict == "✗" and worst.findings[0].p is None
     cells = dict(worst.findings[0].cells)
@@ -89,9 +83,9 @@ def test_not_lower_in_the_mean_or_in_every_seed():
 
 def test_hospitals_are_told_apart_by_whose_labels_are_learned():
     frames = [ranked(arm, 0, below, **at) for at in (NORTH, SOUTH) for arm, below in (("new", 2), ("silent", 0))]
-    for at, tasks in ((["internal"], ["north"]), (["external"], ["south"]), (["internal", "external"], 2)):
-        found = judged("PatientNotLower", frames, than=["silent"], margin=0.01, at=at).findings
-        assert len(found) == tasks if tasks == 2 else [dict(each.cells)["task"] for each in found] == tasks
+    for at, tasks in (("internal", {"north"}), ("external", {"south"}), ("internal external", {"north", "south"})):
+        findings = judged("PatientNotLower", frames, than=["silent"], margin=0.01, at=at.split()).findings
+        assert {dict(each.cells)["task"] for each in findings} == tasks and len(findings) == len(tasks)
 
 
 def test_the_selected_model_is_not_judged_and_an_arm_that_was_not_run_is_said():

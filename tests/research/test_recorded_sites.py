@@ -9,8 +9,9 @@ import pytest
 
 from fedmed.errors import DataError, JobError
 from fedmed.files import CHECKOUT
-from research.runner.experiment_data import load_data
 from research.runner.recorded_sites import RecordedSites
+
+from .shipped_tables import data_of
 
 SITES = RecordedSites(folder="operations", site="cho", blocks=[60, 10])
 SECONDS = (5, 20, 64, 75, 100, 134, 160)
@@ -57,6 +58,6 @@ def test_what_cannot_be_made_is_named(operation, monkeypatch, tmp_path):
 
 def test_the_tables_on_real_frames_say_what_their_sites_are_made_of():
     for name in ("lap_cholect50", "lap_tools_cholect50", "lap_tools_cholect50_whole"):
-        data = load_data(CHECKOUT / "research/experiments" / "data" / f"{name}.yaml")
+        data = data_of(name)
         assert data.recorded.folder == "surgery_cholect50" and data.recorded.blocks == [60, 10]
         assert data.recorded.leave_out == (["gallbladder_extraction"] if name == "lap_cholect50" else [])

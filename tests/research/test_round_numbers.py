@@ -26,10 +26,10 @@ def job(tmp_path):
         records(folder).mkdir(parents=True)
         lines = []
         for number in range(3):
-            own = {"sites": {site: {"n_samples": 5} for site in sites}, "seconds": seconds + number}
+            done = {"sites": {site: {"n_samples": 5} for site in sites}, "seconds": seconds + number}
             weights = {} if number < refused else {site: 1 / len(sites) for site in sites}
             sent = {"bytes_up": 3 * MEGABYTE * len(sites), "bytes_down": 2 * MEGABYTE * len(sites)}
-            lines.append({"round": number, **own, **sent, "coefficients": weights})
+            lines.append({"round": number, **done, **sent, "coefficients": weights})
         (records(folder) / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         return read_rounds(folder, seed)
 

@@ -93,11 +93,12 @@ def test_tables_of_images(tmp_path, name, seeds, ties):
         "claim_kind": f"{ROOM}.patient_claims.BetterByPatients",
         "claims": image_claims(),
     }
-    frames = [image_scores(*each) for each in predictions(seeds, ties)]
+    trained = predictions(seeds, ties)
+    frames = [image_scores(*each) for each in trained]
     frames += [round_scores(arm, seed, not ties) for arm in ("FedAvg", "FedMoCo") for seed in range(seeds)]
     compared(tmp_path, name, content, joined(frames), arms, {})
     models = list(csv.DictReader((tmp_path / "models.csv").open()))
-    assert len(models) == len(predictions(seeds, ties))
+    assert len(models) == len(trained)
     assert all(float(row["auroc_low"]) <= float(row["auroc"]) <= float(row["auroc_high"]) for row in models)
 
 

@@ -18,13 +18,13 @@ def reference(labels, p, counts):
     """Every pair of a positive and a negative, each case as often as it counts."""
     rows = np.repeat(np.arange(len(labels)), counts)
     y, q = labels[rows], p[rows]
-    found = []
+    of_class = []
     for c in range(p.shape[1]):
         positive, negative = q[y == c, c], q[y != c, c]
         if len(positive) and len(negative):
             pairs = positive[:, None] - negative[None]
-            found.append(((pairs > 0) + 0.5 * (pairs == 0)).mean())
-    return (q.argmax(1) == y).mean(), np.mean(found) if found else np.nan
+            of_class.append(((pairs > 0) + 0.5 * (pairs == 0)).mean())
+    return (q.argmax(1) == y).mean(), np.mean(of_class) if of_class else np.nan
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])

@@ -15,15 +15,15 @@ def sent(site, counts, seed=0):
 def test_f1_of_all_frames_is_made_of_counts():
     whole = sent("a", {"u>u": 8, "u>v": 2, "v>u": 1, "v>v": 9})
     kept = sent("b", {"u>u": 8, "u>v": 2, "v>v": 9})  # a site that keeps a count
-    found = pooled_f1(joined([whole, kept]), "last")
-    assert found.to_dict() == {("x", "a", 0): pytest.approx((16 / 19 + 18 / 21) / 2)}
+    f1 = pooled_f1(joined([whole, kept]), "last")
+    assert f1.to_dict() == {("x", "a", 0): pytest.approx((16 / 19 + 18 / 21) / 2)}
 
 
 def test_turns_of_a_site_are_added_up():
-    two = joined(
-        [sent("a", {"u>u": 3, "u>v": 0, "v>u": 1, "v>v": 0}), sent("a", {"u>u": 5, "u>v": 2, "v>u": 0, "v>v": 9})]
+    turns = ({"u>u": 3, "u>v": 0, "v>u": 1, "v>v": 0}, {"u>u": 5, "u>v": 2, "v>u": 0, "v>v": 9})
+    assert pooled_f1(joined([sent("a", turn) for turn in turns]), "last")["x", "a", 0] == pytest.approx(
+        (16 / 19 + 18 / 21) / 2
     )
-    assert pooled_f1(two, "last")["x", "a", 0] == pytest.approx((16 / 19 + 18 / 21) / 2)
 
 
 def test_each_site_counts_the_same_in_a_mean_and_all_must_be_there():
@@ -40,18 +40,17 @@ def test_a_test_over_the_cases_of_several_sites(runs, evidence, case_claim):
     [together] = case_claim("a", "b", "site_1", "site_2", together=True).findings(evidence(*frames))
     assert len(apart) == 2 and all(one.p == 0.125 for one in apart), "2 / 2**4: four cases cannot show more"
     assert together.p == pytest.approx(2 / 2**8, rel=0.5) and dict(together.cells)["cases"] == "8"
-    assert dict(together.cells)["site"] == "site_1, site_2" and dict(together.record)["difference"] == pytest.approx(
-        0.095
-    )
+    assert dict(together.cells)["site"] == "site_1, site_2"
+    assert dict(together.record)["difference"] == pytest.approx(0.095)
     assert case_claim("a", "b", "site_1", "site_2", together=True).findings(evidence(*frames[:3])) == []
 
 
 def test_a_model_falls_elsewhere(runs, evidence):
     claim = build(falls_elsewhere, {"id": 1, "text": "t", "arm": "a", "home": ["site_1"], "away": ["site_2"]}, "claim")
     home, away = [[0.8, 0.9, 0.7, 0.85]] * 2, [[0.1, 0.2, 0.15, 0.3]] * 2
-    [found] = claim.findings(evidence(runs("a", home), runs("a", away, "site_2")))
-    assert found.p == pytest.approx(2 / 70), "twice 1 / (8 over 4): all of one above all of the other"
-    assert found.direction == 1 and found.seeds == (pytest.approx(0.625), pytest.approx(0.625))
+    [finding] = claim.findings(evidence(runs("a", home), runs("a", away, "site_2")))
+    assert finding.p == pytest.approx(2 / 70), "twice 1 / (8 over 4): all of one above all of the other"
+    assert finding.direction == 1 and finding.seeds == pytest.approx((0.625, 0.625))
     [turned] = claim.findings(evidence(runs("a", away), runs("a", home, "site_2")))
-    assert turned.p == found.p and turned.direction == -1
+    assert turned.p == finding.p and turned.direction == -1
     assert claim.findings(evidence(runs("a", home))) == []

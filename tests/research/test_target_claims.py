@@ -111,17 +111,17 @@ def test_every_site_must_hold_and_an_arm_that_was_not_run_is_said(judged, runs):
 
 def test_files_of_all_three_kinds(judged):
     arms = {"new": arm(0.05, 0.05, 0.05), "silent": [LOW] * 3, "all": [raised(0.1)] * 3}
-    found = [
+    claims = [
         judged("GainOverControls", arms, over=["silent"], at_least=0.02),
         judged("NotLower", arms, than=["silent"], margin=0.01),
         judged("CoversDistance", arms, start="silent", end="all", at_least=0.5),
     ]
-    text = claims_markdown("T", found, {"dice": DICE})
+    text = claims_markdown("T", claims, {"dice": DICE})
     assert "| 1 | new | silent | site_1 | test, last | 8 | +0.050 | 0.008 | +1.00 | +0.020 | 3/3 | ✓ |" in text
     assert "| 1 | new | silent | site_1 | 8 | +0.050 | +0.050 | −0.010 | ✓ |" in text
     assert "| 1 | new | silent | all | site_1 | +0.100 | +0.050 | 50 % | 50 % | ✓ |" in text
     assert text.count("**Targets.**") == 1
-    assert len(comparisons_csv(found[1:]).splitlines()) == 3
+    assert len(comparisons_csv(claims[1:]).splitlines()) == 3
 
 
 @pytest.mark.parametrize(
