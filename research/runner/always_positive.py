@@ -16,17 +16,17 @@ def always_positive(scores: LabelScores, columns: Literal["sites", "labels"]) ->
 
     Empty where a site did not say how many frames it tested on, or keeps its counts.
     """
-    found = [_shown(scores, site) for site in scores.sites]
-    known = [site for site in found if site is not None]
-    if not known or len(known) < len(found):
+    sites = [_shown(scores, site) for site in scores.sites]
+    known = [site for site in sites if site is not None]
+    if not known or len(known) < len(sites):
         return ""
     shown, frames = np.stack([shown for shown, _ in known]), np.array([[frames] for _, frames in known])
     if columns == "sites":
         names, values = scores.sites, _f1(shown, frames).mean(1)
     else:
         names, values = scores.labels, _f1(shown.sum(0), frames.sum(0))
-    told = ", ".join(f"{name} {value:.3f}" for name, value in zip(names, values, strict=True))
-    return f"Calling every label in every frame would score: {told}; mean {values.mean():.3f}."
+    text = ", ".join(f"{name} {value:.3f}" for name, value in zip(names, values, strict=True))
+    return f"Calling every label in every frame would score: {text}; mean {values.mean():.3f}."
 
 
 def _f1(shown: Floats, frames: Floats) -> Floats:

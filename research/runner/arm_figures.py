@@ -36,8 +36,8 @@ def arm_figure(info: ArmFigure, means: Mapping[tuple[str, str], Sequence[float] 
 
     ``means``: (arm, site) -> mean of each seed.
     """
-    found = {key: np.array(seeds) for key, seeds in means.items()}
-    drawn = dots(info, found) if info.x_label is None else lines(info, found)
+    values = {key: np.array(seeds) for key, seeds in means.items()}
+    drawn = dots(info, values) if info.x_label is None else lines(info, values)
     heading(drawn, info.title, info.caption + (f"; dashed: {info.baseline}" if info.baseline else ""))
     return drawn
 

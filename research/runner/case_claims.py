@@ -63,13 +63,13 @@ rank-biserial correlation, −1 to 1. Seeds: those whose mean difference has the
         return {**super().uses(), "site": sites, "score": [pair.score for pair in self.holds if pair.score]}
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
-        wanted = [(pair, [evidence.sites[site] for site in own]) for pair in self.holds for own in pair.tests]
-        found = [case_scores(evidence, pair, *sites) for pair, sites in wanted]
-        if any(high.empty or low.empty for high, low in found):
+        wanted = [(pair, [evidence.sites[site] for site in tested]) for pair in self.holds for tested in pair.tests]
+        pairs = [case_scores(evidence, pair, *sites) for pair, sites in wanted]
+        if any(high.empty or low.empty for high, low in pairs):
             return []
         return [
             compare_cases(*sides, pair, ", ".join(sites), case_kind(evidence, pair).label)
-            for (pair, sites), sides in zip(wanted, found, strict=True)
+            for (pair, sites), sides in zip(wanted, pairs, strict=True)
         ]
 
 
@@ -84,10 +84,10 @@ def case_kind(evidence: Evidence, pair: CasePair) -> UnitMean:
 def case_scores(evidence: Evidence, pair: CasePair, *sites: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of the score table of the better arm and of the worse; none of an arm that lacks a site."""
     at = {"list": pair.list, "model": pair.model, "metric": case_kind(evidence, pair).metric}
-    own = [selected(evidence.frame, site=site, **at).astype({"unit": str}) for site in sites]
+    parts = [selected(evidence.frame, site=site, **at).astype({"unit": str}) for site in sites]
     if len(sites) > 1:  # sites may name their cases alike
-        own = [rows.assign(unit=site + "/" + rows["unit"]) for site, rows in zip(sites, own, strict=True)]
-    high, low = ([selected(rows, arm=arm) for rows in own] for arm in (pair.better, pair.worse))
+        parts = [rows.assign(unit=site + "/" + rows["unit"]) for site, rows in zip(sites, parts, strict=True)]
+    high, low = ([selected(rows, arm=arm) for rows in parts] for arm in (pair.better, pair.worse))
     none = pd.DataFrame(columns=evidence.frame.columns)
     return tuple(none if any(one.empty for one in side) else pd.concat(side) for side in (high, low))
 
@@ -109,12 +109,12 @@ def compare_cases(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: s
     Raises:
         DataError: the arms or an arm's seeds have different cases; names the first one.
     """
-    a, b = (_of_seeds(own, site) for own in (high, low))
+    a, b = (_of_seeds(scores, site) for scores in (high, low))
     _check_pairs(a, b, pair, site)
     cases, n_cases = list(a.columns) != [MEAN_UNIT], len(a.columns)
     if cases and "patient" in high:
         owners = patients_of(high.drop_duplicates("unit").set_index("unit", drop=False))
-        a, b = (own.T.groupby(owners).mean().T for own in (a, b))
+        a, b = (scores.T.groupby(owners).mean().T for scores in (a, b))
     x, y = a.to_numpy(), b.to_numpy()
     over_cases, over_seeds = (x.mean(0), y.mean(0)), (x.mean(1), y.mean(1))
     difference = float(np.round((x - y).mean(), DECIMALS))
@@ -153,11 +153,11 @@ def compare_cases(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: s
 
 def _of_seeds(rows: pd.DataFrame, site: str) -> pd.DataFrame:
     """Score of every seed and case, the mean over the models of an arm that has several."""
-    own = rows.groupby(["seed", "unit"], observed=True)["value"]
-    if own.size().nunique() > 1:
-        often = own.size().idxmax()[1]
+    scores = rows.groupby(["seed", "unit"], observed=True)["value"]
+    if scores.size().nunique() > 1:
+        often = scores.size().idxmax()[1]
         raise DataError(f"site '{site}': case '{often}' has more scores than others; give each case one name")
-    return own.mean().unstack().sort_index(axis=1)
+    return scores.mean().unstack().sort_index(axis=1)
 
 
 def _check_pairs(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: str) -> None:
@@ -166,8 +166,8 @@ def _check_pairs(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: st
         arm = pair.worse if unpaired[0] in high.index else pair.better
         raise DataError(f"arm '{arm}' has no scores of seed {unpaired[0]} at site '{site}'; run it with the same seeds")
     cases = sorted({*high.columns, *low.columns})
-    for arm, own in ((pair.better, high), (pair.worse, low)):
-        missing = own.reindex(columns=cases).isna().stack()
+    for arm, scores in ((pair.better, high), (pair.worse, low)):
+        missing = scores.reindex(columns=cases).isna().stack()
         if missing.any():
             seed, case = missing.idxmax()
             raise DataError(

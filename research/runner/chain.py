@@ -111,12 +111,12 @@ def chain_works(links: Sequence[ChainLink], place: Place) -> list[ChainWork]:
 
 def merged(works: Iterable[ChainWork]) -> list[ChainWork]:
     """Works with the same path as one."""
-    found: dict[Path, ChainWork] = {}
+    planned: dict[Path, ChainWork] = {}
     for work in works:
-        before = found.setdefault(work.path, work)
+        before = planned.setdefault(work.path, work)
         steps = {step.path: step for step in (*before.steps, *work.steps)}
-        found[work.path] = replace(before, steps=tuple(steps.values()))
-    return list(found.values())
+        planned[work.path] = replace(before, steps=tuple(steps.values()))
+    return list(planned.values())
 
 
 def _after(links: Sequence[ChainLink], place: Place, before: ChainStep) -> list[ChainStep]:

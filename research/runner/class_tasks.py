@@ -51,8 +51,8 @@ class ClassTask(YamlModel):
 
     def check(self, name: str, hospitals: Mapping[str, Hospital]) -> None:
         """Refuse (JobError) a task of classes that its hospitals have no images of."""
-        own = hospitals[self.site]
-        for kind, cases in (("training", own.training), ("testing", own.testing)):
+        hospital = hospitals[self.site]
+        for kind, cases in (("training", hospital.training), ("testing", hospital.testing)):
             if missing := [label for label in self.classes if label not in {case.label for case in cases}]:
                 raise JobError(
                     f"task '{name}': '{self.site}' has no {kind} case of '{missing[0]}'; a task's classes must all "
@@ -99,14 +99,14 @@ class Question:
 
 def task_question(name: str, task: ClassTask, hospitals: Mapping[str, Hospital], folder: Path) -> Question:
     """Write a task's lists: its hospital's labelled cases, and nothing but test images of the other."""
-    own = hospitals[task.site]
-    tested = [case for case in own.testing if case.label in task.classes]
-    learnt = [case for case in own.training if case.label in task.classes]
+    hospital = hospitals[task.site]
+    tested = [case for case in hospital.testing if case.label in task.classes]
+    learnt = [case for case in hospital.training if case.label in task.classes]
     lists = {
         key: [{"image": case.image, "label": case.label} for case in cases]
         for key, cases in (("training", learnt), ("testing", tested))
     }
-    site = with_list(own.config, folder, lists, f"{task.site}-{name}")
+    site = with_list(hospital.config, folder, lists, f"{task.site}-{name}")
     tests = {"internal": ClassTest(site, tested, [str(case.label) for case in tested], task.classes)}
     if task.external is not None:
         other, ill = hospitals[task.external.site], set(task.external.theirs)

@@ -43,12 +43,12 @@ class ClassifierPlan:
     def file(self, folder: Path) -> Path:
         """File of the predictions, named by a hash of all that they depend on besides the encoder."""
         names = ("bundle", "overlays", "overrides", "fraction", "draw", "seed")
-        own = {name: getattr(self, name) for name in names}
-        own |= {"task": self.question.name, "classes": self.question.task.classes}
+        depends = {name: getattr(self, name) for name in names}
+        depends |= {"task": self.question.name, "classes": self.question.task.classes}
         lists = [_state(test.site) for test in self.question.tests.values()]
         digest = _digest(self.bundle, tuple(self.overlays))
         kind = f"{self.change.__module__}.{self.change.__name__}" if self.change else self.protocol
-        made_of = [own, kind, self.every, lists, digest, self.site.device, self.site.threads, package_digest()]
+        made_of = [depends, kind, self.every, lists, digest, self.site.device, self.site.threads, package_digest()]
         name = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
         return folder / f"{self.question.name}-{self.protocol}-{self.fraction:g}-{name}.npz"
 

@@ -43,18 +43,18 @@ def predictions(plan: ClassifierPlan, encoder: Mapping[str, Tensor] | None, fold
     if plan.change:
         plan.change(network)
     images = {name: _test_images(test.site, parser) for name, test in plan.question.tests.items()}
-    found: dict[str, np.ndarray] = {}
+    results: dict[str, np.ndarray] = {}
 
     def predict(model: str) -> None:
-        found.update({f"{test}_{model}": _probabilities(network, own) for test, own in images.items()})
+        results.update({f"{test}_{model}": _probabilities(network, batches) for test, batches in images.items()})
 
     seed_everything(derive_seed(plan.seed, plan.question.name, "downstream"))
     trainer = parsed(parser, "train#trainer")
     if plan.every:
-        _follow(trainer, plan.every, plan.question.tests["internal"], predict, found)
+        _follow(trainer, plan.every, plan.question.tests["internal"], predict, results)
     trainer.run()
     predict("last")
-    return found
+    return results
 
 
 def with_encoder(network: nn.Module, encoder: Mapping[str, Tensor] | None) -> nn.Module:
@@ -66,8 +66,8 @@ def with_encoder(network: nn.Module, encoder: Mapping[str, Tensor] | None) -> nn
     if encoder is None:
         return network
     parts = {name.partition(".")[0] for name in encoder}  # "encoder", as the bundle calls it
-    own = {name: tensor for name, tensor in network.state_dict().items() if name.partition(".")[0] in parts}
-    if {n: t.shape for n, t in own.items()} != {n: t.shape for n, t in encoder.items()}:
+    tensors = {name: tensor for name, tensor in network.state_dict().items() if name.partition(".")[0] in parts}
+    if {n: t.shape for n, t in tensors.items()} != {n: t.shape for n, t in encoder.items()}:
         raise JobError("the pre-trained encoder does not fit the downstream network; use the same overlays for both")
     network.load_state_dict(dict(encoder), strict=False)
     return network
@@ -89,13 +89,13 @@ def _probabilities(network: Any, images: Tensor) -> np.ndarray:
     """Class probabilities (n, C) float32 in eval mode; the network's mode stays."""
     training, device = network.training, next(network.parameters()).device
     network.eval()
-    found = [network.probabilities(network(batch.to(device))).cpu() for batch in images.split(BATCH)]
+    parts = [network.probabilities(network(batch.to(device))).cpu() for batch in images.split(BATCH)]
     network.train(training)
-    return torch.cat(found).float().numpy()
+    return torch.cat(parts).float().numpy()
 
 
 def _follow(
-    trainer: Engine, every: int, test: ClassTest, predict: Callable[[str], None], found: dict[str, np.ndarray]
+    trainer: Engine, every: int, test: ClassTest, predict: Callable[[str], None], results: dict[str, np.ndarray]
 ) -> None:
     """Keep the predictions of the epoch with the highest accuracy on the test list, as the paper reports it."""
     labels, best = np.array([list(test.classes).index(label) for label in test.labels]), -1.0
@@ -106,10 +106,10 @@ def _follow(
         if engine.state.epoch % every and not last:
             return
         predict("now")
-        now = {key.removesuffix("_now"): found.pop(key) for key in list(found) if key.endswith("_now")}
+        now = {key.removesuffix("_now"): results.pop(key) for key in list(results) if key.endswith("_now")}
         accuracy = float((now["internal"].argmax(1) == labels).mean())
         if accuracy > best:
             best = accuracy
-            found.update({f"{name}_highest": own for name, own in now.items()})
+            results.update({f"{name}_highest": rows for name, rows in now.items()})
 
     trainer.add_event_handler(Events.EPOCH_COMPLETED, look)

@@ -58,7 +58,7 @@ class Classifiers(ChainLink):
         if change and any(protocol.every for protocol in self.protocols.values()):
             raise JobError(f"arm '{place.arm}': its encoder has no weights to train; leave out protocols with 'every'")
         Bundle(data.bundle, list(self.protocols))  # refuses a protocol that is not an overlay
-        asked = [task_question(name, task, data.hospitals, place.lists) for name, task in data.tasks.items()]
+        questions = [task_question(name, task, data.hospitals, place.lists) for name, task in data.tasks.items()]
         plans = [
             ClassifierPlan(
                 question=question,
@@ -73,7 +73,7 @@ class Classifiers(ChainLink):
                 seed=place.seed,
             )
             for kind, protocol in self.protocols.items()
-            for question in asked
+            for question in questions
             for fraction in self.fractions or protocol.fractions
             for draw in range(protocol.draws if fraction < 1 else 1)
         ]
@@ -100,8 +100,8 @@ class ClassifierStep(ChainStep):
 
     def make(self) -> None:
         torch.set_num_threads(self.plan.site.threads)
-        found: dict[str, Any] = predictions(self.plan, self.before.encoder(), self.before.results)
-        write_atomically(self.path, lambda stream: np.savez(stream, **found))
+        results: dict[str, Any] = predictions(self.plan, self.before.encoder(), self.before.results)
+        write_atomically(self.path, lambda stream: np.savez(stream, **results))
 
     def scores(self) -> pd.DataFrame:
         """Probabilities of every class, metric ``p_<class>``, and the true ``label`` of every test image.
@@ -114,22 +114,22 @@ class ClassifierStep(ChainStep):
                 arrays = {tuple(key.split("_")): content[key] for key in sorted(content.files)}
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:  # NumPy looks at the checksums
             raise DataError(f"{self.path}: the predictions cannot be read ({error}); remove the file") from error
-        return joined([self._frame(test, model, found) for (test, model), found in arrays.items()])
+        return joined([self._frame(test, model, values) for (test, model), values in arrays.items()])
 
     def _frame(self, test: str, model: str, probabilities: np.ndarray) -> pd.DataFrame:
-        plan, asked = self.plan, self.plan.question.tests[test]
-        n = len(asked.cases)
+        plan, question = self.plan, self.plan.question.tests[test]
+        n = len(question.cases)
         if len(probabilities) != n:
             raise DataError(f"{self.path}: predictions of {len(probabilities)} images, another list's; remove the file")
         columns = {
-            "unit": [case.image for case in asked.cases] * len(asked.classes),
-            "metric": np.repeat([f"p_{name}" for name in asked.classes], n),
+            "unit": [case.image for case in question.cases] * len(question.classes),
+            "metric": np.repeat([f"p_{name}" for name in question.classes], n),
             "value": plan.question.as_asked(test, probabilities).T.ravel(),
-            "patient": [case.patient for case in asked.cases] * len(asked.classes),
-            "label": [*asked.labels] * len(asked.classes),
+            "patient": [case.patient for case in question.cases] * len(question.classes),
+            "label": [*question.labels] * len(question.classes),
         }
         keys = {"task": plan.question.name, "protocol": plan.protocol, "fraction": plan.fraction}
         draw = f"{self.node} {plan.draw}".strip()
         return score_frame(
-            columns, arm="", seed=plan.seed, site=asked.site.site, list=test, model=model, draw=draw, **keys
+            columns, arm="", seed=plan.seed, site=question.site.site, list=test, model=model, draw=draw, **keys
         )

@@ -50,8 +50,8 @@ class EncoderTraining(ChainLink):
     def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
         data: HospitalData = place.data
         cases = self.node_cases(data, place.arm)
-        images = {node: len(own) for node, own in cases.items()}
-        sites = {node: self._site(node, own, place) for node, own in cases.items()}
+        images = {node: len(images_of) for node, images_of in cases.items()}
+        sites = {node: self._site(node, images_of, place) for node, images_of in cases.items()}
         if self.nodes == "alone":
             return [self._step(place, {node: sites[node]}, {node: images[node]}, node) for node in sites]
         if self.nodes == "pooled":
@@ -128,7 +128,7 @@ def _within_budget(method: Any, budget: RoundBudget) -> Any:
 
 
 def _how(data: HospitalData) -> Pretraining:
-    found = pretraining(Bundle(data.bundle))
-    if found is None:
+    overlay = pretraining(Bundle(data.bundle))
+    if overlay is None:
         raise JobError(f"the bundle '{data.bundle}' cannot pre-train; its federation.yaml has no 'pretraining'")
-    return found
+    return overlay

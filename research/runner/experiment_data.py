@@ -50,18 +50,18 @@ def load_data(path: Path) -> ExperimentData:
     return build_named(ExperimentData, {**content, "name": Path(path).stem}, str(path))
 
 
-def link_job(arm: str, given: Mapping[str, Any], **own: Any) -> Job:
+def link_job(arm: str, given: Mapping[str, Any], **values: Any) -> Job:
     """The job of a link.
 
     Args:
         arm: its name, for messages.
         given: what YAML says below ``job``.
-        own: what the link says in its own words.
+        values: what the link says in its own words.
 
     Raises:
         JobError: ``job`` sets what a job does not know, or what the link says itself.
     """
-    known = set(Study.model_fields) - set(own)
+    known = set(Study.model_fields) - set(values)
     if unknown := sorted(set(given) - known):
         raise JobError(f"arm '{arm}': 'job' may not set '{unknown[0]}'; it may set: {', '.join(sorted(known))}")
-    return Job.of({**own, **given})
+    return Job.of({**values, **given})

@@ -87,8 +87,8 @@ def load_table(path: Path) -> ExperimentTable:
     read = check_model(_with_shared(read_yaml(path, error=JobError)), TableYaml, error=JobError)
     try:
         variants = read.variants or {"": {}}
-        arms = [_arm(name, own, read.chain, v, more) for v, more in variants.items() for name, own in read.arms.items()]
-        scores = {name: build_named(ScoreKind, own, f"scores: {name}") for name, own in read.scores.items()}
+        arms = [_arm(name, arm, read.chain, v, more) for v, more in variants.items() for name, arm in read.arms.items()]
+        scores = {name: build_named(ScoreKind, kind, f"scores: {name}") for name, kind in read.scores.items()}
         layout = build_named(TableLayout, read.layout, "layout")
         layout.check(arms, scores)
         known = {"arm": [arm.name for arm in arms], "row": read.arms, "site": read.test or [], "score": scores}
@@ -115,12 +115,12 @@ def _with_shared(document: Document) -> Document:
     """A table with what it does not say itself as the table says that ``like`` names, in the same folder."""
     if "like" not in document.values:
         return document
-    own = dict(document.values)
-    shared = read_yaml(Path(document.path).with_name(f"{own.pop('like')}.yaml"), error=JobError)
+    values = dict(document.values)
+    shared = read_yaml(Path(document.path).with_name(f"{values.pop('like')}.yaml"), error=JobError)
     if "like" in shared.values:
         raise JobError(f"{shared.path}: 'like' names a table that says everything itself; name that one")
     kept = {key: value for key, value in shared.values.items() if key not in ("claims", "claim_kind")}
-    return replace(document, values={**kept, **own})
+    return replace(document, values={**kept, **values})
 
 
 def _arm(
@@ -131,8 +131,8 @@ def _arm(
     varied: Mapping[str, Mapping[str, Any] | None],
 ) -> ExperimentArm:
     name = f"{row}, {variant}" if variant else row
-    own = {key: value for key, value in settings.items() if key not in chain}
-    shown = build(_Shown, own, f"arm '{name}', which may also name the links {', '.join(chain)}")
+    further = {key: value for key, value in settings.items() if key not in chain}
+    shown = build(_Shown, further, f"arm '{name}', which may also name the links {', '.join(chain)}")
     if odd := [link for link in varied if link not in chain]:
         raise JobError(f"variants: '{variant}' names '{odd[0]}', which is not a link; there are: {', '.join(chain)}")
     links = []

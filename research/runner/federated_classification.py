@@ -60,12 +60,12 @@ class ClassificationStep(JobStep):
         ``task`` is the site of the images, ``list`` is ``internal`` at the labelled one and ``external`` at the others,
         and ``protocol`` says whose labels were learned. Validation scores are left out: they are not of images.
         """
-        found = super().scores()
-        if found is None:
+        scores = super().scores()
+        if scores is None:
             return None
-        images = selected(found, list="test")
-        own = (images["site"] == self.labelled).to_numpy()
-        lists = np.where(own, INTERNAL, EXTERNAL)
+        images = selected(scores, list="test")
+        internal = (images["site"] == self.labelled).to_numpy()
+        lists = np.where(internal, INTERNAL, EXTERNAL)
         return images.assign(task=images["site"], list=lists, protocol=labels_of(self.labelled))
 
 

@@ -117,7 +117,7 @@ class FederatedTraining(ChainLink):
         alone = {names[site]: {"alone": [], "train": {site: "supervised"}} for site in self.alone}
         left = {without(names[site]): self._without(site) for site in (*self.train, *self.pool) if self.in_turn}
         parts = {node: self.model_copy(update=new) for node, new in (alone | left).items()}
-        return [own._step(place, "" if self.at_home else node) for node, own in parts.items()]
+        return [link._step(place, "" if self.at_home else node) for node, link in parts.items()]
 
     def _without(self, site: str) -> dict[str, Any]:
         train = {name: role for name, role in self.train.items() if name != site}
@@ -139,12 +139,12 @@ class FederatedTraining(ChainLink):
         """Settings of the job's sites; their lists are written."""
         data: FederationData = place.data
 
-        def own(site: str, role: str) -> SiteConfig:
+        def settings_of(site: str, role: str) -> SiteConfig:
             return site_for(data.settings_of(site), role, place.lists, data.labelled)
 
-        sites = {site: own(site, role) for site, role in self._site_roles(place).items() if site != POOL}
+        sites = {site: settings_of(site, role) for site, role in self._site_roles(place).items() if site != POOL}
         if self.pool:
-            members = [own(data.sites[site], "supervised") for site in self.pool]
+            members = [settings_of(data.sites[site], "supervised") for site in self.pool]
             sites[POOL] = pooled_site(members, ["training", "validation"], place.lists)
         return sites
 
@@ -211,16 +211,16 @@ class FederatedTraining(ChainLink):
         if tested:
             roles.append("evaluate")
         merged = {role: {**data.overrides.get(role, {}), **self.overrides.get(role, {})} for role in roles}
-        overrides: dict[str, dict[str, Any]] = {r: own for r, own in merged.items() if own or r != "evaluate"}
+        overrides: dict[str, dict[str, Any]] = {r: kept for r, kept in merged.items() if kept or r != "evaluate"}
         present = {role: settings for role, settings in self.scaled.items() if role in overrides}
         for role, settings in present.items():
             config = Bundle(job["bundle"], overlays).parser()
             for name, scaled in settings.items():
-                source, own = (scaled.of, "supervised") if scaled.of else (name, role)
-                base = overrides.get(own, {}).get(source, config.get(source))
+                source, at = (scaled.of, "supervised") if scaled.of else (name, role)
+                base = overrides.get(at, {}).get(source, config.get(source))
                 if not isinstance(base, int | float):
-                    found = f"{base!r} in the bundle '{job['bundle']}'"
-                    raise JobError(f"'scaled' is a multiple of '{source}', which is {found}")
+                    where = f"{base!r} in the bundle '{job['bundle']}'"
+                    raise JobError(f"'scaled' is a multiple of '{source}', which is {where}")
                 overrides[role][name] = base * scaled.by
         if self.control in (SILENT, ADAPTED):
             declared, buffers = load_method(job.get("method")).roles(), job.get("buffers", "average")

@@ -55,12 +55,12 @@ class FunctionClaim(FromFunction, TableClaim):
 
     def named(self) -> dict[str, list[str]]:
         """``arm``, ``row``, ``site``, ``score`` -> those that the settings name."""
-        found: dict[str, list[str]] = {}
+        named: dict[str, list[str]] = {}
         for name, field in type(self).model_fields.items():
             for what in (one for one in field.metadata if isinstance(one, str)):
                 value = getattr(self, name)
-                found.setdefault(what, []).extend([value] if isinstance(value, str) else value or [])
-        return found
+                named.setdefault(what, []).extend([value] if isinstance(value, str) else value or [])
+        return named
 
     def uses(self) -> Mapping[str, Collection[str]]:
         return {what: [name for name in names if name not in VIEWS] for what, names in self.named().items()}
@@ -96,10 +96,10 @@ class RoundClaim(FunctionClaim):
         histories = {arm: read_histories(evidence.frame, arm, self.value) for arm in self.arms}
         if not all(histories.values()):
             return []
-        found = [(arm, *type(self).function(own, **self.given())) for arm, own in histories.items()]
+        results = [(arm, *type(self).function(history, **self.given())) for arm, history in histories.items()]
         return [
             ClaimFinding("Rounds", (("arm", arm), ("found", words)), found=outcome_of(signs))
-            for arm, words, signs in found
+            for arm, words, signs in results
         ]
 
 
@@ -145,8 +145,8 @@ class FunctionLayout(FromFunction, TableLayout):
         return set(self.files)
 
     def contents(self, shown: ShownTable) -> dict[str, bytes]:
-        found: dict[str, bytes] = type(self).function(shown, **self.given())
-        return found
+        contents: dict[str, bytes] = type(self).function(shown, **self.given())
+        return contents
 
 
 def layout(
@@ -179,7 +179,7 @@ def _made(
     }
     make: Any = create_model  # whose types know no base that is no model by itself
     kind: type[Made] = make(function.__name__, __base__=base, __module__=function.__module__, **fields)
-    own = {"__doc__": function.__doc__, "function": staticmethod(function), "of_function": tuple(fields), **of_kind}
-    for name, value in (own | ({"checks": staticmethod(check)} if check else {})).items():
+    of_kind |= {"__doc__": function.__doc__, "function": staticmethod(function), "of_function": tuple(fields)}
+    for name, value in (of_kind | ({"checks": staticmethod(check)} if check else {})).items():
         setattr(kind, name, value)
     return kind

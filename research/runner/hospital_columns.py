@@ -18,10 +18,10 @@ class HospitalColumns(TableLayout):
         return {"models.csv", "table.csv", "table.md"}
 
     def contents(self, shown: ShownTable) -> dict[str, bytes]:
-        found = shown.evidence.patients
-        rows = share_rows(in_groups(shown.arms), found)
-        tables = {"models.csv": found.models(), "table.csv": rows}
-        return {name: csv_bytes(own) for name, own in tables.items()} | {"table.md": _markdown(shown, rows).encode()}
+        scores = shown.evidence.patients
+        rows = share_rows(in_groups(shown.arms), scores)
+        tables = {"models.csv": scores.models(), "table.csv": rows}
+        return {name: csv_bytes(one) for name, one in tables.items()} | {"table.md": _markdown(shown, rows).encode()}
 
 
 def _markdown(shown: ShownTable, rows: pd.DataFrame) -> str:
@@ -30,8 +30,8 @@ def _markdown(shown: ShownTable, rows: pd.DataFrame) -> str:
     labelled = rows["list"] == INTERNAL
     rows = rows.assign(column=rows["task"].astype(str) + labelled.map({True: ", with labels", False: ""}))
     rows = rows.sort_values(["protocol", "model"], kind="stable")
-    for (protocol, model, metric), own in rows.groupby(KEYS, sort=False):
+    for (protocol, model, metric), part in rows.groupby(KEYS, sort=False):
         label = shown.evidence.kinds[metric].label
         lines += [f"## {protocol}: {label}, {CAPTIONS[model].format(label=label)}", ""]
-        lines += [*section(in_groups(shown.arms), own, "column", str), ""]
+        lines += [*section(in_groups(shown.arms), part, "column", str), ""]
     return "\n".join(lines)

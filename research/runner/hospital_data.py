@@ -89,23 +89,23 @@ class HospitalData(ExperimentData):
             DataError, SiteConfigError: a list or a site's settings cannot be read.
         """
         tested = {site for task in self.tasks.values() for site in task.sites()}
-        found = {}
+        hospitals = {}
         for name, where in self.sites.items():
             if where:
                 folder = self._root() / where["folder"]
                 table = folder / where["table"]
-                found[name] = hospital_of_table(self._settings(name, folder), table, name in tested)
+                hospitals[name] = hospital_of_table(self._settings(name, folder), table, name in tested)
             else:
-                found[name] = hospital_of_site(load_site(name))
+                hospitals[name] = hospital_of_site(load_site(name))
         for name, task in self.tasks.items():
-            task.check(name, found)
-        return found
+            task.check(name, hospitals)
+        return hospitals
 
     def _root(self) -> Path:
         path = data_root(self.root or "")
         if not path.is_dir():
-            own = fedmed_home() / "data"
-            raise JobError(f"the data of '{self.name}' is not there: {path} is not a folder; put or link it to {own}")
+            home = fedmed_home() / "data"
+            raise JobError(f"the data of '{self.name}' is not there: {path} is not a folder; put or link it to {home}")
         return path.resolve()
 
     def _settings(self, name: str, folder: Path) -> SiteConfig:

@@ -105,9 +105,9 @@ def halves(cases: Sequence[ImageCase], purpose: str) -> tuple[list[ImageCase], l
     second: set[str] = set()
     # Those with many images first: what remains uneven is then the last patient with one or two.
     for patient in sorted(sizes, key=lambda name: (-sizes[name], _key(name, purpose))):
-        own = counts[frozenset(labels[patient])]
-        part = int(own[1] < own[0])
-        own[part] += sizes[patient]
+        counted = counts[frozenset(labels[patient])]
+        part = int(counted[1] < counted[0])
+        counted[part] += sizes[patient]
         if part:
             second.add(patient)
     return [c for c in cases if c.patient not in second], [c for c in cases if c.patient in second]

@@ -28,7 +28,7 @@ class HospitalFolder(YamlModel):
 
     @model_validator(mode="after")
     def _differ(self) -> "HospitalFolder":
-        labels = [label for own in self.classes.values() for label in own]
+        labels = [label for of_class in self.classes.values() for label in of_class]
         if twice := [label for label in labels if labels.count(label) > 1]:
             raise ValueError(f"'classes' has the label '{twice[0]}' in two classes; name it in one")
         return self
@@ -64,11 +64,11 @@ class HospitalsInTurn(FederationData):
 
     @model_validator(mode="after")
     def _same_classes(self) -> "HospitalsInTurn":
-        found = {name: set(hospital.classes) for name, hospital in self.hospitals.items()}
-        wanted = set(self.job.get("classes") or next(iter(found.values())))
-        if odd := [name for name, classes in found.items() if classes != wanted]:
+        by_name = {name: set(hospital.classes) for name, hospital in self.hospitals.items()}
+        wanted = set(self.job.get("classes") or next(iter(by_name.values())))
+        if odd := [name for name, classes in by_name.items() if classes != wanted]:
             raise ValueError(
-                f"'hospitals: {odd[0]}' has the classes {', '.join(sorted(found[odd[0]]))}; every hospital must have "
+                f"'hospitals: {odd[0]}' has the classes {', '.join(sorted(by_name[odd[0]]))}; every hospital must have "
                 f"those of the job, {', '.join(sorted(wanted))}: a class that one lacks would be its scanner"
             )
         return self
@@ -113,11 +113,11 @@ def labelled_lists(cases: Sequence[ImageCase], where: HospitalFolder) -> dict[st
         "validation": [case for case in learnt if case.patient in patients],
         "testing": tested,
     }
-    for name, own in lists.items():
-        if missing := sorted(set(where.classes) - {str(case.label) for case in own}):
+    for name, part in lists.items():
+        if missing := sorted(set(where.classes) - {str(case.label) for case in part}):
             labels = ", ".join(where.classes[missing[0]])
             raise DataError(
                 f"{where.folder}/labels.csv: no image of '{missing[0]}' (labels: {labels}) is left for '{name}'; it "
                 "needs more patients with it"
             )
-    return {name: [{**vars(case), "label": str(case.label)} for case in own] for name, own in lists.items()}
+    return {name: [{**vars(case), "label": str(case.label)} for case in part] for name, part in lists.items()}

@@ -87,15 +87,15 @@ def read_rounds(folder: Path, seed: int, images: Mapping[str, int] | None = None
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         said = lines[0]["sites"] if images is None else {}
-        images = {node: own["n_samples"] for node, own in said.items()} if images is None else images
+        images = {node: values["n_samples"] for node, values in said.items()} if images is None else images
         for node, number in images.items():
             rows.append({"site": node, "unit": "all", "metric": "images", "value": float(number)})
         for place, line in enumerate(lines):
             for node in images if set(images) <= set(line["coefficients"]) else []:
-                told = [line.get(key, {}).get(node, {}) for key in ("sites", "geometry", "extras")]
-                found = {name: value for own in told for name, value in own.items()}
-                found |= {"weight": line["coefficients"][node]}
-                numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
+                parts = [line.get(key, {}).get(node, {}) for key in ("sites", "geometry", "extras")]
+                metrics = {name: value for values in parts for name, value in values.items()}
+                metrics |= {"weight": line["coefficients"][node]}
+                numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
                 rows += [{"site": node, "unit": f"{place}", "metric": k, "value": v} for k, v in numbers.items()]
             whole = {name: value for name, value in line.items() if type(value) in (int, float) and name != "round"}
             rows += [{"site": SERVER, "unit": f"{place}", "metric": k, "value": v} for k, v in whole.items()]
@@ -123,10 +123,10 @@ def _cases(path: Path, folder: Path) -> pd.DataFrame:
         frame = pd.read_csv(path, dtype={"case": str, "label": str}, **said)
         again = frame.groupby("case").cumcount()
         names = frame.pop("case").where(again == 0, lambda names: names + " (" + (again + 1).astype(str) + ")")
-        told = {"unit": names, **({"label": frame["label"]} if "label" in frame else {})}
-        found = frame.select_dtypes("number").assign(**told).melt(list(told), var_name="metric").dropna()
-        if found.empty:
+        keys = {"unit": names, **({"label": frame["label"]} if "label" in frame else {})}
+        scores = frame.select_dtypes("number").assign(**keys).melt(list(keys), var_name="metric").dropna()
+        if scores.empty:
             raise ValueError("it holds no number of a case")
     except (OSError, KeyError, ValueError) as error:
         raise DataError(f"{path}: the scores of a finished run cannot be read ({error}); remove {folder}") from error
-    return found
+    return scores

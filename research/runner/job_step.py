@@ -121,9 +121,9 @@ class JobStep(ChainStep):
         patients = {name: tested_patients(site) for name, site in self.sites.items()}
         bundle = Bundle(study.bundle, study.overlays)
         counts = kind_of(bundle).numbers([one.name for one in study.structures or bundle.classes])
-        found = read_job_scores(self.path, study.seed, bundle.score.name, patients, counts)
-        found = joined([found, read_rounds(self.path, study.seed)]) if counts else found
-        return _in_places(found, self.places, self.turn) if self.turn else found
+        scores = read_job_scores(self.path, study.seed, bundle.score.name, patients, counts)
+        scores = joined([scores, read_rounds(self.path, study.seed)]) if counts else scores
+        return _in_places(scores, self.places, self.turn) if self.turn else scores
 
     def _stopped(self, images: Mapping[str, str]) -> bool:
         """Tell whether the folder holds a part of just this run, made from the same images."""
@@ -160,8 +160,8 @@ def _made_of(job: Job, sites: Mapping[str, SiteConfig], start: Path | None, blan
     }
     lists = {site: hashlib.sha256(config.datalist.read_bytes()).hexdigest() for site, config in sites.items()}
     bundle = Bundle(job.study.bundle, job.study.overlays).digest
-    own = {"job": files(job), "bundle": bundle, "sites": settings, "datalists": lists, "fedmed": package_digest()}
-    return own | _server(job) | ({"start": start.name, "blank": blank} if start else {})
+    parts = {"job": files(job), "bundle": bundle, "sites": settings, "datalists": lists, "fedmed": package_digest()}
+    return parts | _server(job) | ({"start": start.name, "blank": blank} if start else {})
 
 
 def _server(job: Job) -> dict[str, Any]:
@@ -196,13 +196,13 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _in_places(found: pd.DataFrame, places: Mapping[str, str], turn: str) -> pd.DataFrame:
+def _in_places(scores: pd.DataFrame, places: Mapping[str, str], turn: str) -> pd.DataFrame:
     """Scores under the table's names of sites; a unit of several turns is one of each, still of the same patient."""
-    sites, units = found["site"].astype(str), found["unit"].astype(str)
-    owners = found["patient"].astype(str) if "patient" in found else ""
-    cases = found["list"].astype(str) == "test"
-    told = found.assign(site=sites.map(places).fillna(sites), unit=units.where(~cases, units + f", {turn}"))
-    return told.assign(patient=owners)
+    sites, units = scores["site"].astype(str), scores["unit"].astype(str)
+    owners = scores["patient"].astype(str) if "patient" in scores else ""
+    cases = scores["list"].astype(str) == "test"
+    placed = scores.assign(site=sites.map(places).fillna(sites), unit=units.where(~cases, units + f", {turn}"))
+    return placed.assign(patient=owners)
 
 
 @contextmanager

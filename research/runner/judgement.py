@@ -52,16 +52,16 @@ def judge(claims: Sequence[TableClaim], evidence: Evidence) -> list[JudgedClaim]
     Raises:
         DataError: two arms of a comparison cannot be paired.
     """
-    found = [claim.findings(evidence) for claim in claims]
-    tests = {each: each.p for own in found for each in own if each.p is not None}  # shared ones once
+    findings = [claim.findings(evidence) for claim in claims]
+    tests = {each: each.p for of_claim in findings for each in of_claim if each.p is not None}  # shared ones once
     adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
     return [
         JudgedClaim(
             claim,
-            tuple(replace(each, p_holm=adjusted.get(each)) for each in own),
+            tuple(replace(each, p_holm=adjusted.get(each)) for each in of_claim),
             evidence.data in claim.chosen_after,
         )
-        for claim, own in zip(claims, found, strict=True)
+        for claim, of_claim in zip(claims, findings, strict=True)
     ]
 
 
@@ -89,9 +89,9 @@ def claims_markdown(title: str, judged: Sequence[JudgedClaim], kinds: Mapping[st
     return "\n".join(lines)
 
 
-def _outcome(judged: JudgedClaim, found: ClaimFinding) -> str:
-    outcome = judged.marked(found.outcome)
-    return f"{outcome}: {found.too_few}" if found.too_few and outcome is Verdict.OPEN else outcome
+def _outcome(judged: JudgedClaim, finding: ClaimFinding) -> str:
+    outcome = judged.marked(finding.outcome)
+    return f"{outcome}: {finding.too_few}" if finding.too_few and outcome is Verdict.OPEN else outcome
 
 
 def comparisons_csv(judged: Sequence[JudgedClaim]) -> str:

@@ -22,9 +22,9 @@ def label_bars(title: str, scores: LabelScores, rows: Sequence[str]) -> Figure:
     width, at = 0.82 / len(rows), np.arange(len(scores.labels))
     for site, (axes, name) in enumerate(zip(panels, scores.sites, strict=True)):
         for place, (row, values) in enumerate(of_row.items()):
-            own, where = values[:, site], at + width * (place - len(rows) / 2 + 0.5)
-            axes.bar(where, own.mean(0), width * 0.9, color=LIGHT[place % len(LIGHT)], linewidth=0, label=row)
-            axes.vlines(where, own.min(0), own.max(0), color=MUTED, linewidth=0.9)
+            heights, where = values[:, site], at + width * (place - len(rows) / 2 + 0.5)
+            axes.bar(where, heights.mean(0), width * 0.9, color=LIGHT[place % len(LIGHT)], linewidth=0, label=row)
+            axes.vlines(where, heights.min(0), heights.max(0), color=MUTED, linewidth=0.9)
         axes.set_title(name)
         axes.set(ylim=(0, 1))
         axes.grid(visible=False, axis="x")

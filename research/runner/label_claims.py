@@ -57,15 +57,15 @@ def compare_labels(scores: LabelScores, better: str, worse: str) -> list[ClaimFi
         return []
     p_u, effect = mann_whitney_less(low.mean(0).ravel(), high.mean(0).ravel())
     moved = np.mean([scores.left_out(better, name) - scores.left_out(worse, name) for name in variants], axis=(0, 1))
-    told, mean, seeds = estimate(moved, scores.strata), float(difference.mean()), tuple(map(float, difference))
-    ends, p = ((None, None), None) if told is None else (told.interval(ONE_SIDED), told.p_above())
+    interval, mean, seeds = estimate(moved, scores.strata), float(difference.mean()), tuple(map(float, difference))
+    ends, p = ((None, None), None) if interval is None else (interval.interval(ONE_SIDED), interval.p_above())
     cells = {"claimed better": better, "than": worse, "values": str(high[0].size), "difference": signed(mean, 3)}
     u_cells = {**cells, P_COLUMN: "", "p": probability(p_u), "effect": signed(effect, 2)}
     video_cells = {**cells, "90 % interval": span(*ends), P_COLUMN: "", "p": probability(p)}
     record = {"better": better, "worse": worse, "difference": mean, **signs(seeds)}
     u_record = {**record, "low": None, "high": None, "test": U_TEST, "p": p_u}
     video_record = {**record, "low": ends[0], "high": ends[1], "test": VIDEO_TEST, "p": p}
-    few = cannot_tell(len(scores.strata), "video") if told is None else ""
+    few = cannot_tell(len(scores.strata), "video") if interval is None else ""
     return [
         ClaimFinding(U_TEST, tuple(u_cells.items()), seeds, tuple(u_record.items()), p_u, mean),
         ClaimFinding(VIDEO_TEST, tuple(video_cells.items()), seeds, tuple(video_record.items()), p, mean, too_few=few),

@@ -29,7 +29,7 @@ def score_matrix(title: str, scores: LabelScores, personal: Sequence[str], absen
     """
     tables = {variant: _matrix(scores, variant, personal, absent) for variant in scores.variants}
     drawn = Figure(figsize=(WIDTH, 1.7 + 0.3 * max(map(len, tables.values()))), layout="constrained")
-    panels = drawn.subplots(1, len(tables), sharey=len({tuple(own) for own in tables.values()}) == 1, squeeze=False)[0]
+    panels = drawn.subplots(1, len(tables), sharey=len({tuple(one) for one in tables.values()}) == 1, squeeze=False)[0]
     for axes, (variant, table) in zip(panels, tables.items(), strict=True):
         values = np.stack(list(table.values()))
         bold = np.zeros_like(values, bool)
@@ -113,15 +113,15 @@ def label_cells(title: str, scores: LabelScores, rows: Sequence[str]) -> Figure:
 
 def _matrix(scores: LabelScores, variant: str, personal: Sequence[str], absent: str) -> dict[str, Floats]:
     """Row -> mean F1 at each site and of all frames, (K + 1,)."""
-    found, rows = {}, scores.rows(variant)
+    heat, rows = {}, scores.rows(variant)
     if EGOISTIC in rows:
         for site, arm in zip(scores.sites, scores.models(EGOISTIC, variant), strict=True):
-            found[f"{site} alone"] = _at_sites(scores, [arm] * len(scores.sites), absent)
+            heat[f"{site} alone"] = _at_sites(scores, [arm] * len(scores.sites), absent)
     for row in [row for row in rows if row not in VIEWS]:
-        found[row] = _at_sites(scores, scores.models(row, variant), absent)
+        heat[row] = _at_sites(scores, scores.models(row, variant), absent)
         if row in personal:
-            found[row][-1] = mean_known(scores.overall(row, variant, True, absent), (0, 1))
-    return found
+            heat[row][-1] = mean_known(scores.overall(row, variant, True, absent), (0, 1))
+    return heat
 
 
 def _at_sites(scores: LabelScores, arms: Sequence[str], absent: str) -> Floats:
@@ -129,7 +129,7 @@ def _at_sites(scores: LabelScores, arms: Sequence[str], absent: str) -> Floats:
     means = []
     for seed in scores.seeds:
         counts = [scores.counts(arm, seed, site) for arm, site in zip(arms, scores.sites, strict=True)]
-        f1 = [empty if own is None else own.f1(absent) for own in [*counts, scores.total(arms[0], seed)]]
+        f1 = [empty if numbers is None else numbers.f1(absent) for numbers in [*counts, scores.total(arms[0], seed)]]
         means.append(mean_known(np.stack(f1), (1,)))
     return np.asarray(np.mean(means, axis=0))
 
@@ -154,13 +154,13 @@ def _grid(down: int, across: int) -> tuple[Figure, np.ndarray]:
 
 
 def _lines(axes: Axes, values: Mapping[str, Floats]) -> None:
-    for place, (name, own) in enumerate(values.items()):
+    for place, (name, series) in enumerate(values.items()):
         again, colour = divmod(place, len(LIGHT))
         look: dict[str, Any] = {"color": LIGHT[colour], "linestyle": DASHES[again % len(DASHES)], "linewidth": 1.6}
-        axes.plot(range(1, len(own) + 1), own, label=name, **look)
+        axes.plot(range(1, len(series) + 1), series, label=name, **look)
 
 
 def _legend(drawn: Figure, panels: np.ndarray) -> None:
     """Each name once, below all."""
-    found = {label: line for axes in panels.flat for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    drawn.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(6, len(found) or 1), frameon=False)
+    named = {label: line for axes in panels.flat for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    drawn.legend(named.values(), named.keys(), loc="outside lower center", ncols=min(6, len(named) or 1), frameon=False)

@@ -44,14 +44,14 @@ class LabelScores:
         self.sites, self._sites = list(sites), list(sites.values())
         self._rounds = selected(frame, list=ROUNDS)
         self._sent, self._videos = selected(frame, list=SENT, model="last"), selected(frame, list="test", model="last")
-        told = [name for name in self._sent["metric"].unique() if name.startswith(FIRST)]
-        self.labels = [name.removeprefix(FIRST) for name in told]
+        metrics = [name for name in self._sent["metric"].unique() if name.startswith(FIRST)]
+        self.labels = [name.removeprefix(FIRST) for name in metrics]
         there = set(self._sent["arm"].unique())
         self._models: dict[tuple[str, str], list[str]] = {}
         for arm in arms:
-            own, others = ([part_of(arm.name, to(site)) for site in self._sites] for to in (str, without))
-            if there.intersection(own):
-                self._models |= {(view, arm.variant): own for view in VIEWS}
+            local, others = ([part_of(arm.name, to(site)) for site in self._sites] for to in (str, without))
+            if there.intersection(local):
+                self._models |= {(view, arm.variant): local for view in VIEWS}
             elif there.intersection(others):
                 self._models[arm.row, arm.variant] = others
             elif arm.name in there:
@@ -61,7 +61,7 @@ class LabelScores:
 
     def rows(self, variant: str) -> list[str]:
         """Rows of a variant, in the order of the arms."""
-        return [row for row, own in self._models if own == variant]
+        return [row for row, name in self._models if name == variant]
 
     def have(self, rows: Sequence[str]) -> bool:
         """Tell whether every variant, and there is one, has all the rows."""
@@ -94,8 +94,8 @@ class LabelScores:
 
     def total(self, arm: str, seed: int) -> LabelCounts | None:
         """Of all sites; None where one is missing."""
-        found = [own for site in self.sites if (own := self.counts(arm, seed, site)) is not None]
-        return sum(found, LabelCounts.none(len(self.labels))) if len(found) == len(self.sites) else None
+        known = [counts for site in self.sites if (counts := self.counts(arm, seed, site)) is not None]
+        return sum(known, LabelCounts.none(len(self.labels))) if len(known) == len(self.sites) else None
 
     def values(self, row: str, variant: str, absent: str = "zero") -> Floats:
         """F1 (S, K, J) of the model of each site, on its own frames, or of the altruistic view on those of all.
@@ -103,14 +103,14 @@ class LabelScores:
         NaN where counts are missing and, if ``absent`` is ``skip``, of a label that is neither there nor called.
         """
         models, everywhere = self._models[row, variant], row == ALTRUISTIC
-        found = [
+        counted = [
             [
                 self.total(arm, seed) if everywhere else self.counts(arm, seed, site)
                 for arm, site in zip(models, self.sites, strict=True)
             ]
             for seed in self.seeds
         ]
-        return np.stack([[self._f1(own, absent) for own in of_seed] for of_seed in found])
+        return np.stack([[self._f1(counts, absent) for counts in of_seed] for of_seed in counted])
 
     def overall(self, row: str, variant: str, personal: bool, absent: str = "zero") -> Floats:
         """F1 (S, J) of all frames together; of models that differ by site, the mean over sites weighted by images."""
@@ -124,19 +124,19 @@ class LabelScores:
         """Each site's share of the training images, (K,); NaN where a site did not say."""
         images = selected(self._rounds, metric="images")
         known = images.drop_duplicates("site").set_index("site")["value"]
-        found = known.reindex(self._sites).to_numpy(float)
-        return np.asarray(np.where(found > 0, found, np.nan) / found.sum())
+        counts = known.reindex(self._sites).to_numpy(float)
+        return np.asarray(np.where(counts > 0, counts, np.nan) / counts.sum())
 
     def rounds(self, row: str, variant: str, metric: str) -> Floats:
         """A number that the rounds recorded of each site, (S, T, K), of pooled data (S, T, 1); NaN where it was not."""
         models = set(self._models[row, variant])
-        found = self._rounds[(self._rounds["metric"] == metric) & self._rounds["arm"].isin(models)]
-        found = found.astype({"unit": str, "site": str}).astype({"unit": int})
-        sites = self._sites if found["site"].isin(self._sites).any() else found["site"].unique()
-        table = {seed: own.pivot(index="unit", columns="site", values="value") for seed, own in found.groupby("seed")}
-        length, empty = 1 + int(found["unit"].max()) if len(found) else 0, pd.DataFrame()
+        rounds = self._rounds[(self._rounds["metric"] == metric) & self._rounds["arm"].isin(models)]
+        rounds = rounds.astype({"unit": str, "site": str}).astype({"unit": int})
+        sites = self._sites if rounds["site"].isin(self._sites).any() else rounds["site"].unique()
+        table = {seed: one.pivot(index="unit", columns="site", values="value") for seed, one in rounds.groupby("seed")}
+        length, empty = 1 + int(rounds["unit"].max()) if len(rounds) else 0, pd.DataFrame()
         wide = [table.get(seed, empty).reindex(index=range(length), columns=sites) for seed in self.seeds]
-        return np.stack([own.to_numpy(float) for own in wide])
+        return np.stack([part.to_numpy(float) for part in wide])
 
     def left_out(self, row: str, variant: str) -> Floats:
         """F1 of all labels and sites, (S, 1 + N): of all videos, then without those of each of N patients.
@@ -160,13 +160,13 @@ class LabelScores:
         return {site: np.unique(owners) for (_, _, site), (_, owners) in self._tables.items()}
 
     def _without_each(self, models: Sequence[str], row: str, seed: int) -> Floats:
-        found = []
+        means = []
         for place, arm in enumerate(models):
             at = range(len(self._sites)) if row == ALTRUISTIC else [place]
             counts = sum(self._counts_without(arm, seed, site) for site in at)
             tp, fp, fn = np.split(np.asarray(counts), len(COUNTED), axis=1)
-            found.append(f1_scores(tp, fp, fn).mean(1))
-        return np.asarray(np.mean(found, axis=0))
+            means.append(f1_scores(tp, fp, fn).mean(1))
+        return np.asarray(np.mean(means, axis=0))
 
     def _counts_without(self, arm: str, seed: int, place: int) -> Floats:
         """Counts of a site, (1 + N, 3 J): of all its videos where the patient who is left out is of another site."""
@@ -176,10 +176,10 @@ class LabelScores:
         table, owners = self._tables[arm, seed, site]
         if not np.array_equal(np.unique(owners), self._patients[site]):
             raise DataError(f"{arm}, seed {seed}: videos of other patients of '{site}'; test all on one list")
-        own = leave_one_out(lambda weights: weights @ table, owners)
-        found = np.repeat(own[:1], 1 + len(self.strata), axis=0)
-        found[1:][self.strata == place] = own[1:]
-        return found
+        means_of_site = leave_one_out(lambda weights: weights @ table, owners)
+        means = np.repeat(means_of_site[:1], 1 + len(self.strata), axis=0)
+        means[1:][self.strata == place] = means_of_site[1:]
+        return means
 
     @cached_property
     def _tables(self) -> dict[tuple[str, int, str], tuple[Floats, np.ndarray]]:
@@ -194,16 +194,16 @@ class LabelScores:
         once = videos.drop_duplicates([*keys, "unit"])
         owners = patients_of(once).set_axis(pd.MultiIndex.from_frame(once[[*keys, "unit"]]))[wide.index].to_numpy()
         counts = wide.reindex(columns=names).to_numpy(float)
-        own = wide.groupby(level=keys).indices
-        return {(arm, int(seed), site): (counts[at], owners[at]) for (arm, seed, site), at in own.items()}
+        rows = wide.groupby(level=keys).indices
+        return {(arm, int(seed), site): (counts[at], owners[at]) for (arm, seed, site), at in rows.items()}
 
     def _f1(self, counts: LabelCounts | None, absent: str) -> Floats:
         return np.full(len(self.labels), np.nan) if counts is None else counts.f1(absent)
 
 
 def _by_site(frame: pd.DataFrame) -> Numbers:
-    found: Numbers = {}
+    numbers: Numbers = {}
     keys = (frame[name].to_numpy() for name in ("arm", "seed", "site", "metric", "value"))
     for arm, seed, site, metric, value in zip(*keys, strict=True):
-        found.setdefault((arm, int(seed), site), {})[metric] = float(value)
-    return found
+        numbers.setdefault((arm, int(seed), site), {})[metric] = float(value)
+    return numbers

@@ -65,16 +65,16 @@ class LabelTable(TableLayout):
                 contents["matrix.png"] = png(score_matrix(shown.title, scores, self.personal, self.absent))
         return contents
 
-    def table(self, scores: LabelScores, variant: str, beside: Collection[str]) -> pd.DataFrame:
+    def table(self, scores: LabelScores, variant: str, further: Collection[str]) -> pd.DataFrame:
         """Mean F1 over seeds; rows, their means and variances, and those of ``beside``; columns, Mean and Var."""
         heads = scores.sites if self.columns == "sites" else scores.labels
         values = {row: self._row(scores, row, variant) for row in scores.rows(variant)}
-        main = [row for row in values if row not in beside]
+        main = [row for row in values if row not in further]
         table = pd.DataFrame.from_dict({row: values[row] for row in main}, orient="index", columns=heads)
         federated = table.loc[[row for row in self.federated if row in main]]
         more = {"Mean": table.mean(), "Var": table.var(ddof=0)}
         more |= {"MeanFL": federated.mean(), "VarFL": federated.var(ddof=0)} if len(federated) else {}
-        more |= {row: pd.Series(values[row], heads) for row in values if row in beside}
+        more |= {row: pd.Series(values[row], heads) for row in values if row in further}
         table = pd.concat([table, pd.DataFrame(more).T])
         return table.assign(Mean=table.mean(axis=1), Var=table[heads].var(axis=1, ddof=0))
 
@@ -86,9 +86,9 @@ class LabelTable(TableLayout):
     def _words(self, scores: LabelScores) -> str:
         seeds, absent = several([len(scores.seeds)], "seed"), {"zero": "counts 0", "skip": "is left out"}[self.absent]
         alone = any(ALTRUISTIC in scores.rows(variant) for variant in scores.variants)
-        beside = f" (difference to {ALTRUISTIC})" if alone else ""
+        shown = f" (difference to {ALTRUISTIC})" if alone else ""
         return (
-            f"F1, {WORDS[self.columns]}; mean over {seeds}{beside}. A label that is neither there nor called {absent}. "
+            f"F1, {WORDS[self.columns]}; mean over {seeds}{shown}. A label that is neither there nor called {absent}. "
             "Var: variance of the population."
         )
 
@@ -112,7 +112,7 @@ def label_numbers(scores: LabelScores, frame: pd.DataFrame) -> pd.DataFrame:
     """
     videos = selected(frame, list="test", model="last").astype({"arm": str, "metric": str})
     precisions = videos[videos["metric"].isin([f"ap_{label}" for label in scores.labels])]
-    of_arm = {arm: own for arm, own in precisions.groupby("arm")}
+    of_arm = {arm: part for arm, part in precisions.groupby("arm")}
     rows = []
     for variant in scores.variants:
         for arm in dict.fromkeys(arm for row in scores.rows(variant) for arm in scores.models(row, variant)):
@@ -124,8 +124,8 @@ def label_numbers(scores: LabelScores, frame: pd.DataFrame) -> pd.DataFrame:
 def _of_labels(scores: LabelScores, arm: str, site: str, videos: pd.DataFrame) -> list[dict[str, object]]:
     counts = [scores.total(arm, s) if site == OVERALL else scores.counts(arm, s, site) for s in scores.seeds]
     known = [one for one in counts if one is not None]
-    own = videos if site == OVERALL else videos[videos["site"] == scores.place(site)]
-    ap = own.groupby("metric")["value"].mean()
+    part = videos if site == OVERALL else videos[videos["site"] == scores.place(site)]
+    ap = part.groupby("metric")["value"].mean()
     measures = {"precision": LabelCounts.precision, "recall": LabelCounts.recall, "f1": LabelCounts.f1}
     means = {
         f"{name}_{absent}": np.mean([measure(one, absent) for one in known], axis=0)

@@ -59,10 +59,10 @@ def mann_whitney_less(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.n
     if not len(x) or not len(y) or not np.isfinite(values).all():
         raise DataError(f"Mann-Whitney test of {len(x)} and {len(y)} values; both need at least one, and no NaN")
     exact = len(set(values)) == len(values) and min(len(x), len(y)) <= EXACT_UP_TO
-    found = mannwhitneyu(
+    test = mannwhitneyu(
         values[: len(x)], values[len(x) :], alternative="less", method="exact" if exact else "asymptotic"
     )
-    return float(found.pvalue), float(1 - 2 * found.statistic / (len(x) * len(y)))
+    return float(test.pvalue), float(1 - 2 * test.statistic / (len(x) * len(y)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -66,10 +66,10 @@ class BetterByPatients(BetterClaim):
         ]
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
-        found, wanted = evidence.patients, self._wanted(evidence)
-        if not all(found.seeds(arm, setting) for *arms, setting, _ in wanted for arm in arms):
+        scores, wanted = evidence.patients, self._wanted(evidence)
+        if not all(scores.seeds(arm, setting) for *arms, setting, _ in wanted for arm in arms):
             return []
-        return [compare_patients(found, *each) for each in wanted]
+        return [compare_patients(scores, *each) for each in wanted]
 
 
 def compare_patients(scores: PatientScores, better: str, worse: str, at: Setting, score: str) -> ClaimFinding:
@@ -86,8 +86,8 @@ def compare_patients(scores: PatientScores, better: str, worse: str, at: Setting
         raise DataError(f"'{better}' has the seeds {sorted(high)}, '{worse}' {sorted(low)}; run both with the same")
     differences = np.round([high[seed] - low[seed] for seed in sorted(high)], DECIMALS)  # (seeds, 1 + N)
     mean = differences.mean(0)
-    difference, told = float(mean[0]), estimate(mean)
-    ends, p = ((None, None), None) if told is None else (told.interval(), told.p_differs())
+    difference, interval = float(mean[0]), estimate(mean)
+    ends, p = ((None, None), None) if interval is None else (interval.interval(), interval.p_differs())
     seeds = tuple(float(x) for x in differences[:, 0])
     highest = ", highest epoch" if at.model == "highest" else ""
     cells = {
@@ -103,5 +103,5 @@ def compare_patients(scores: PatientScores, better: str, worse: str, at: Setting
     }
     record = {"better": better, "worse": worse, **vars(at), "score": score, "difference": difference}
     record |= {"low": ends[0], "high": ends[1], **signs(seeds), "p": p}
-    few = cannot_tell(len(mean) - 1, "patient") if told is None else ""
+    few = cannot_tell(len(mean) - 1, "patient") if interval is None else ""
     return ClaimFinding("Comparisons", tuple(cells.items()), seeds, tuple(record.items()), p, difference, too_few=few)

@@ -84,13 +84,13 @@ class PatientScores:
             raise DataError(f"{arm}, seed {seed}, {setting}: units of another list; test all on one")
         if key not in self._cache:
             values, kind = dict(block.values), self.kinds[score]
-            self._cache[key] = leave_one_out(lambda own: kind.weighted(values, block.labels, own), block.patients)
+            self._cache[key] = leave_one_out(lambda w: kind.weighted(values, block.labels, w), block.patients)
         return self._cache[key]
 
     def span(self, score: str, left_out: Floats) -> tuple[float, float]:
         """95 % interval of a score, within its limits; NaN where the patients cannot tell."""
-        found = estimate(left_out)
-        low, high = (np.nan, np.nan) if found is None else np.clip(found.interval(), *self.kinds[score].limits)
+        interval = estimate(left_out)
+        low, high = (np.nan, np.nan) if interval is None else np.clip(interval.interval(), *self.kinds[score].limits)
         return float(low), float(high)
 
     def models(self) -> pd.DataFrame:
@@ -115,7 +115,7 @@ def _block(rows: pd.DataFrame, where: str) -> Block:
     if first["unit"].duplicated().any():
         raise DataError(f"{where}: a unit is there twice")
     units = first["unit"].to_numpy()
-    if not all(np.array_equal(own["unit"].to_numpy(), units) for own in metrics.values()):
+    if not all(np.array_equal(part["unit"].to_numpy(), units) for part in metrics.values()):
         raise DataError(f"{where}: the metrics are of different units")
-    values = {name: own["value"].to_numpy() for name, own in metrics.items()}
+    values = {name: part["value"].to_numpy() for name, part in metrics.items()}
     return Block(values, first["label"].to_numpy(), first["patient"].to_numpy())

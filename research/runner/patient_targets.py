@@ -39,24 +39,24 @@ class PatientTarget(ArmTarget):
     at: Annotated[list[Literal["internal", "external"]], Field(min_length=1)]
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
-        found, arms = evidence.patients, [self.arm, *self.others()]
-        settings = self.settings(found.settings())
-        if not all(found.seeds(arm, setting) for arm in arms for setting in settings):
+        scores, arms = evidence.patients, [self.arm, *self.others()]
+        settings = self.settings(scores.settings())
+        if not all(scores.seeds(arm, setting) for arm in arms for setting in settings):
             return []
         return [
             each
             for setting in settings
-            for each in self.judged([self._beside(evidence, other, setting) for other in self.others()])
+            for each in self.judged([self._against(evidence, other, setting) for other in self.others()])
         ]
 
     def settings(self, known: Collection[Setting]) -> list[Setting]:
         """Settings in which it is judged."""
         return [one for one in known if one.list in self.at and one.model == "last"]
 
-    def _beside(self, evidence: Evidence, other: str, at: Setting) -> ClaimFinding:
-        found = compare_patients(evidence.patients, self.arm, other, at, self.score or next(iter(evidence.kinds)))
-        said = {**dict(found.cells), "setting": at.protocol}
-        return replace(found, cells=tuple(said.items()))
+    def _against(self, evidence: Evidence, other: str, at: Setting) -> ClaimFinding:
+        finding = compare_patients(evidence.patients, self.arm, other, at, self.score or next(iter(evidence.kinds)))
+        said = {**dict(finding.cells), "setting": at.protocol}
+        return replace(finding, cells=tuple(said.items()))
 
 
 class PatientGain(PatientTarget):
@@ -68,8 +68,8 @@ class PatientGain(PatientTarget):
     def others(self) -> list[str]:
         return self.over
 
-    def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
-        return [gain_over(beside, self.at_least)]
+    def judged(self, compared: list[ClaimFinding]) -> list[ClaimFinding]:
+        return [gain_over(compared, self.at_least)]
 
 
 class PatientNotLower(PatientTarget):
@@ -82,6 +82,6 @@ class PatientNotLower(PatientTarget):
     def others(self) -> list[str]:
         return self.than
 
-    def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
+    def judged(self, compared: list[ClaimFinding]) -> list[ClaimFinding]:
         shown = ("than", "task", "test", "setting", "score", "difference", "95 %")
-        return [not_lower(each, self.arm, self.margin, self.in_every_seed, shown) for each in beside]
+        return [not_lower(each, self.arm, self.margin, self.in_every_seed, shown) for each in compared]

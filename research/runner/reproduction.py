@@ -61,7 +61,7 @@ def reproduce(
             for arm in table.arms
             for work in chain_works(arm.links, Place(arm.name, seed, data, table.test, out / "runs"))
         ]
-    failed = run_works([work for own in works.values() for work in own], jobs, dask)
+    failed = run_works([work for of_table in works.values() for work in of_table], jobs, dask)
     for path, reason in failed.items():
         log = path / LOG
         print(f"error: {reason} (see {log if log.is_file() else path})", file=sys.stderr)

@@ -21,7 +21,7 @@ class RoundHistory:
 def read_histories(frame: pd.DataFrame, arm: str, value: str | None) -> dict[int, RoundHistory]:
     """Seed -> what its rounds recorded, of arms whose model several nodes made; ``value`` is what nodes reported."""
     rows = selected(frame, arm=arm, list=ROUNDS).astype({"unit": str, "site": str, "metric": str})
-    return {int(seed): _history(own, value) for seed, own in rows.groupby("seed")}
+    return {int(seed): _history(part, value) for seed, part in rows.groupby("seed")}
 
 
 def thirds(values: np.ndarray) -> tuple[float, float]:
@@ -34,9 +34,9 @@ def _history(rows: pd.DataFrame, value: str | None) -> RoundHistory:
     images = selected(rows, metric="images").set_index("site")["value"]
 
     def table(metric: str) -> np.ndarray:
-        own = selected(rows, metric=metric)
-        wide = own.pivot(index="unit", columns="site", values="value")
-        return np.asarray(wide.reindex(own["unit"].unique(), columns=images.index), float)
+        part = selected(rows, metric=metric)
+        wide = part.pivot(index="unit", columns="site", values="value")
+        return np.asarray(wide.reindex(part["unit"].unique(), columns=images.index), float)
 
     weights, reported = table("weight"), None if value is None else table(value)
     complete = reported is not None and reported.shape == weights.shape and np.isfinite(reported).all()

@@ -39,21 +39,21 @@ class ScoreSections(TableLayout):
     def contents(self, shown: ShownTable) -> dict[str, bytes]:
         contents: dict[str, bytes] = {}
         for model, suffix in SUFFIXES.items():
-            found = {name: self._found(shown, name, model) for name in self.scores or shown.evidence.kinds}
-            rows = pd.DataFrame([row for own in found.values() for row in own])
+            sections = {name: self._rows(shown, name, model) for name in self.scores or shown.evidence.kinds}
+            rows = pd.DataFrame([row for section in sections.values() for row in section])
             if rows.empty:
                 continue
             lines = [f"# {shown.title}", ""]
-            for name, own in found.items():
+            for name, section in sections.items():
                 caption = CAPTIONS[model].format(label=unit_mean(shown, None).label)
                 lines += self._section(
-                    shown.arms, pd.DataFrame(own), f"{unit_mean(shown, name).label}, {caption}", name
+                    shown.arms, pd.DataFrame(section), f"{unit_mean(shown, name).label}, {caption}", name
                 )
             contents[f"table{suffix}.md"] = "\n".join(lines).encode()
             contents[f"table{suffix}.csv"] = csv_bytes(rows)
         return contents
 
-    def _found(self, shown: ShownTable, name: str, model: str) -> list[dict[str, object]]:
+    def _rows(self, shown: ShownTable, name: str, model: str) -> list[dict[str, object]]:
         """Score, column, arm, n_seeds, mean and std of every arm and column that has a number."""
         kind, names = unit_mean(shown, name), {arm.name for arm in shown.arms}
         sites, means = places(shown, self.sites, self.means)
@@ -61,23 +61,23 @@ class ScoreSections(TableLayout):
         columns = in_columns(values[values.index.isin(names, level="arm")], sites, means)
         rows = []
         for head, column in columns.items():
-            for arm, own in column.groupby("arm"):
-                mean, std = mean_and_spread(own)
-                common = {"score": kind.label, "column": head, "arm": arm, "n_seeds": len(own)}
+            for arm, of_arm in column.groupby("arm"):
+                mean, std = mean_and_spread(of_arm)
+                common = {"score": kind.label, "column": head, "arm": arm, "n_seeds": len(of_arm)}
                 rows.append({**common, "mean": mean, "std": std})
         return rows
 
     def _section(self, arms: Sequence[ShownArm], rows: pd.DataFrame, words: str, score: str) -> list[str]:
         if rows.empty:
             return []
-        wide: Mapping[str, pd.DataFrame] = {str(head): own.set_index("arm") for head, own in rows.groupby("column")}
+        wide: Mapping[str, pd.DataFrame] = {str(head): part.set_index("arm") for head, part in rows.groupby("column")}
         heads = [head for head in dict.fromkeys(rows["column"])]
         pick = "min" if score in self.lowest else "max"
         best = {head: f"{wide[head]['mean'].agg(pick):.3f}" for head in heads if len(wide[head]) > 1}
 
         def cell(arm: str, head: str) -> str:
-            own = wide[head]
-            return mean_cell(own["mean"][arm], own["std"][arm], best.get(head)) if arm in own.index else NOTHING
+            part = wide[head]
+            return mean_cell(part["mean"][arm], part["std"][arm], best.get(head)) if arm in part.index else NOTHING
 
         there = [arm for arm in in_groups(arms) if arm.name in set(rows["arm"])]
         cells = {arm.name: [cell(arm.name, head) for head in heads] for arm in there}

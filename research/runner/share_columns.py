@@ -44,10 +44,10 @@ class ShareColumns(TableLayout):
         return {"models.csv", "table.csv", "table.md", "figure.png"}
 
     def contents(self, shown: ShownTable) -> dict[str, bytes]:
-        found, kinds = shown.evidence.patients, shown.evidence.kinds
-        rows = share_rows(shown.arms, found)
-        tables = {"models.csv": found.models(), "table.csv": rows}
-        contents = {name: csv_bytes(own) for name, own in tables.items()}
+        scores, kinds = shown.evidence.patients, shown.evidence.kinds
+        rows = share_rows(shown.arms, scores)
+        tables = {"models.csv": scores.models(), "table.csv": rows}
+        contents = {name: csv_bytes(table) for name, table in tables.items()}
         contents["table.md"] = self._markdown(shown, rows).encode()
         arms = [arm.name for arm in shown.arms if (arm.name in self.figure if self.figure else not arm.part)]
         drawn = rows[rows["arm"].isin(arms) & (rows["list"] == "internal") & (rows["model"] == "last")]
@@ -86,9 +86,9 @@ def share_rows(arms: Sequence[ShownArm], scores: PatientScores) -> pd.DataFrame:
             seeds = np.stack(list(scores.left_out(arm.name, setting, score).values()))
             means = seeds[:, 0].tolist()
             spread = stdev(means) if len(means) > 1 else np.nan
-            own = {"group": arm.group, "arm": arm.name, **vars(setting), "metric": score, "n_seeds": len(means)}
+            keys = {"group": arm.group, "arm": arm.name, **vars(setting), "metric": score, "n_seeds": len(means)}
             low, high = scores.span(score, seeds.mean(0))
-            rows.append({**own, "mean": fmean(means), "std": spread, "low": low, "high": high})
+            rows.append({**keys, "mean": fmean(means), "std": spread, "low": low, "high": high})
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

@@ -31,8 +31,8 @@ def share_figure(
     colours = site_colours(list(arms))
     for line, metric in zip(panels, metrics, strict=True):
         for axes, (task, protocol) in zip(line, columns, strict=True):
-            own = rows[(rows["task"] == task) & (rows["protocol"] == protocol) & (rows["metric"] == metric)]
-            _panel(axes, own, arms, colours)
+            part = rows[(rows["task"] == task) & (rows["protocol"] == protocol) & (rows["metric"] == metric)]
+            _panel(axes, part, arms, colours)
             if axes in panels[0]:
                 axes.set_title(f"{task}, {protocol}" if len(shown) > 1 else task)
             if axes in panels[-1]:
@@ -49,15 +49,15 @@ def share_figure(
 def _panel(axes: Axes, rows: pd.DataFrame, arms: Sequence[str], colours: Mapping[str, str]) -> None:
     """Points of different arms stand side by side: at one x their intervals would cover each other."""
     for place, arm in enumerate(arms):
-        own = rows[rows["arm"] == arm].sort_values("fraction")
-        if own.empty:
+        of_arm = rows[rows["arm"] == arm].sort_values("fraction")
+        if of_arm.empty:
             continue
-        x = own["fraction"] * 1.045 ** (place - (len(arms) - 1) / 2)
-        axes.vlines(x, own["low"], own["high"], color=colours[arm], alpha=0.35, linewidth=1.2)
+        x = of_arm["fraction"] * 1.045 ** (place - (len(arms) - 1) / 2)
+        axes.vlines(x, of_arm["low"], of_arm["high"], color=colours[arm], alpha=0.35, linewidth=1.2)
         line, marker = "-" if place < len(MARKERS) else "--", MARKERS[place % len(MARKERS)]
         axes.plot(
             x,
-            own["mean"],
+            of_arm["mean"],
             line,
             color=colours[arm],
             linewidth=1.5,

@@ -63,13 +63,13 @@ class SiteColumns(TableLayout):
             contents[f"table{suffix}.csv"] = csv_bytes(rows.rename(columns=names))
             tested = means[means.index.get_level_values("list") == "test"].groupby(["arm", "site"])
             if len(tested):
-                seeds = {key: own.to_numpy() for key, own in tested}
+                seeds = {key: values.to_numpy() for key, values in tested}
                 contents[f"figure{suffix}.png"] = self._figure(shown, seeds, f"Test {kind.label}, {caption}")
         return contents
 
     def _caption(self, model: str, kind: UnitMean) -> str:
-        own = self.selected if model == "selected" else None
-        return own or CAPTIONS[model].format(label=kind.label)
+        chosen = self.selected if model == "selected" else None
+        return chosen or CAPTIONS[model].format(label=kind.label)
 
     def _figure(self, shown: ShownTable, means: dict[tuple[str, str], np.ndarray], caption: str) -> bytes:
         some_x = any(arm.x is not None for arm in shown.arms)  # of some of the arms, only the baseline may be left
@@ -102,7 +102,7 @@ def table_rows(shown: ShownTable, means: pd.Series, scores: pd.DataFrame) -> pd.
     """
     # Not pandas' own sums: these do not depend on the order of the seeds.
     rows = means.groupby(KEYS).agg(
-        n_seeds="size", mean=lambda own: mean(own), std=lambda own: stdev(own) if len(own) > 1 else np.nan
+        n_seeds="size", mean=lambda v: mean(v), std=lambda v: stdev(v) if len(v) > 1 else np.nan
     )
     rows.insert(1, "n_cases", scores.groupby(KEYS)["unit"].nunique())
     arms = in_groups(shown.arms)
@@ -118,12 +118,12 @@ def table_markdown(shown: ShownTable, rows: pd.DataFrame, kind: UnitMean, captio
     order = [(site, name) for site in shown.sites for name in LISTS if (site, name) in columns]
     cells, head = {arm: [NOTHING] * len(order) for arm in rows["arm"]}, ["arm"]
     for place, (site, name) in enumerate(order):
-        own = columns[site, name]
-        cases = f" ({several(own['n_cases'], kind.unit)})" if name == "test" else ""
+        column = columns[site, name]
+        cases = f" ({several(column['n_cases'], kind.unit)})" if name == "test" else ""
         head.append(f"{site} {name}{cases}")
         # As printed, so that rows that read the same are both bold.
-        best = f"{own['mean'].max():.3f}" if name == "test" and len(own) > 1 else None
-        for arm, mean_of, std in zip(own["arm"], own["mean"], own["std"], strict=True):
+        best = f"{column['mean'].max():.3f}" if name == "test" and len(column) > 1 else None
+        for arm, mean_of, std in zip(column["arm"], column["mean"], column["std"], strict=True):
             cells[arm][place] = mean_cell(mean_of, std, best)
     table = markdown_table(head, table_lines(in_groups(shown.arms), cells), "|---" + "|--:" * len(order) + "|")
     words = f"{kind.label}, {caption}; {seeds_phrase(rows['n_seeds'])}."
@@ -133,6 +133,6 @@ def table_markdown(shown: ShownTable, rows: pd.DataFrame, kind: UnitMean, captio
 def _scores(shown: ShownTable, kind: UnitMean, model: str) -> pd.DataFrame:
     """Rows of the score table that a set of files shows."""
     frame, arms = shown.evidence.frame, [arm.name for arm in shown.arms]
-    own = frame[(frame["metric"] == kind.metric) & (frame["model"] == model) & frame["list"].isin(LISTS)]
-    own = own[own["arm"].isin(arms) & own["site"].isin(list(shown.sites))]
-    return own.astype(dict.fromkeys(KEYS, str))
+    scores = frame[(frame["metric"] == kind.metric) & (frame["model"] == model) & frame["list"].isin(LISTS)]
+    scores = scores[scores["arm"].isin(arms) & scores["site"].isin(list(shown.sites))]
+    return scores.astype(dict.fromkeys(KEYS, str))

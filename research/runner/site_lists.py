@@ -57,13 +57,13 @@ def pooled_site(members: Sequence[SiteConfig], names: Sequence[str], folder: Pat
     roots = [config.data_root.resolve() for config in members]
     root = Path(os.path.commonpath(roots))
 
-    def moved(own: Path, key: str, value: Any) -> Any:
-        return str(own.relative_to(root) / value) if names_path(own, key, value) else value
+    def moved(data_root: Path, key: str, value: Any) -> Any:
+        return str(data_root.relative_to(root) / value) if names_path(data_root, key, value) else value
 
     lists = {
         name: [
-            {key: moved(own, key, value) for key, value in entry.items()}
-            for config, own in zip(members, roots, strict=True)
+            {key: moved(data_root, key, value) for key, value in entry.items()}
+            for config, data_root in zip(members, roots, strict=True)
             for entry in listed(config.datalist, name)
         ]
         for name in names
@@ -118,7 +118,7 @@ def state_of_files(config: SiteConfig) -> str:
 
 def _state(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        facts = path.stat()
     except OSError:  # that it is missing is said by the run that needs it
         return 0, 0
-    return found.st_size, found.st_mtime_ns
+    return facts.st_size, facts.st_mtime_ns

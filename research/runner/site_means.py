@@ -45,48 +45,48 @@ class SiteMeans(TableLayout):
         contents: dict[str, bytes] = {}
         for model, suffix in SUFFIXES.items():
             frame, caption = shown.evidence.frame, CAPTIONS[model].format(label=kind.label)
-            found = {kind.label: self._found(means_of_units(frame, kind, model), shown.arms, sites, means)}
-            if not any(found[kind.label].values()):
+            values = {kind.label: self._by_column(means_of_units(frame, kind, model), shown.arms, sites, means)}
+            if not any(values[kind.label].values()):
                 continue
             if self.pooled:
-                found[self.pooled] = self._found(pooled_f1(frame, model), shown.arms, sites, means)
+                values[self.pooled] = self._by_column(pooled_f1(frame, model), shown.arms, sites, means)
             lines = [f"# {shown.title}", ""]
-            for place, (label, own) in enumerate(found.items()):
-                told = _ranges(frame, kind, model) if self.ranges and not place else {}
-                lines += self._section(shown.arms, own, f"{label}, {caption}", told)
+            for place, (label, columns) in enumerate(values.items()):
+                ranges = _ranges(frame, kind, model) if self.ranges and not place else {}
+                lines += self._section(shown.arms, columns, f"{label}, {caption}", ranges)
             contents[f"table{suffix}.md"] = "\n".join(lines).encode()
-            contents[f"table{suffix}.csv"] = csv_bytes(_numbers(found))
+            contents[f"table{suffix}.csv"] = csv_bytes(_numbers(values))
         return contents
 
-    def _found(
+    def _by_column(
         self, values: pd.Series, arms: Sequence[ShownArm], sites: Sequence[str], means: Mapping[str, Sequence[str]]
     ) -> Found:
         names = {arm.name for arm in arms}
         columns = in_columns(values[values.index.isin(names, level="arm")], sites, means)
         return {
             head: {
-                arm: (*mean_and_spread(own), len(own))
-                for arm, own in column.groupby("arm")
-                if arm in names and len(own)
+                arm: (*mean_and_spread(of_arm), len(of_arm))
+                for arm, of_arm in column.groupby("arm")
+                if arm in names and len(of_arm)
             }
             for head, column in columns.items()
         }
 
     def _section(
-        self, arms: Sequence[ShownArm], found: Found, words: str, ranges: Mapping[tuple[str, str], str]
+        self, arms: Sequence[ShownArm], values: Found, words: str, ranges: Mapping[tuple[str, str], str]
     ) -> list[str]:
-        seeds = seeds_phrase(n for own in found.values() for _, _, n in own.values())
-        there = [arm for arm in in_groups(arms) if any(arm.name in own for own in found.values())]
-        best = {head: f"{max(mean for mean, _, _ in own.values()):.3f}" for head, own in found.items() if len(own) > 1}
+        seeds = seeds_phrase(n for col in values.values() for _, _, n in col.values())
+        there = [arm for arm in in_groups(arms) if any(arm.name in col for col in values.values())]
+        best = {head: f"{max(mean for mean, _, _ in col.values()):.3f}" for head, col in values.items() if len(col) > 1}
 
         def cell(arm: str, head: str) -> str:
-            if arm not in found[head]:
+            if arm not in values[head]:
                 return NOTHING
-            mean, std, _ = found[head][arm]
+            mean, std, _ = values[head][arm]
             return " ".join(filter(None, [mean_cell(mean, std, best.get(head)), ranges.get((arm, head), "")]))
 
-        cells = {arm.name: [cell(arm.name, head) for head in found] for arm in there}
-        table = markdown_table(["arm", *found], table_lines(there, cells), "|---" + "|--:" * len(found) + "|")
+        cells = {arm.name: [cell(arm.name, head) for head in values] for arm in there}
+        table = markdown_table(["arm", *values], table_lines(there, cells), "|---" + "|--:" * len(values) + "|")
         more = " In brackets: lowest and highest video, of all seeds and turns." if ranges else ""
         return [f"{words}; {seeds}.{more}", "", *table, ""]
 
@@ -107,7 +107,7 @@ def places(
     names = shown.evidence.sites
     if unknown := [site for site in (*sites, *sum(map(list, means.values()), [])) if site not in names]:
         raise JobError(f"the layout names the site '{unknown[0]}'; the table tests: {', '.join(names)}")
-    return [names[site] for site in sites or names], {k: [names[site] for site in own] for k, own in means.items()}
+    return [names[site] for site in sites or names], {k: [names[site] for site in part] for k, part in means.items()}
 
 
 def _ranges(frame: pd.DataFrame, kind: UnitMean, model: str) -> dict[tuple[str, str], str]:
@@ -115,11 +115,11 @@ def _ranges(frame: pd.DataFrame, kind: UnitMean, model: str) -> dict[tuple[str, 
     return {key: f"[{low:.3f}, {high:.3f}]" for key, low, high in ends.itertuples()}
 
 
-def _numbers(found: Mapping[str, Found]) -> pd.DataFrame:
+def _numbers(values: Mapping[str, Found]) -> pd.DataFrame:
     rows = [
         {"score": label, "column": head, "arm": arm, "n_seeds": n, "mean": mean, "std": std}
-        for label, own in found.items()
-        for head, column in own.items()
+        for label, of_label in values.items()
+        for head, column in of_label.items()
         for arm, (mean, std, n) in column.items()
     ]
     return pd.DataFrame(rows)

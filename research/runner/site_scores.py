@@ -32,15 +32,15 @@ def pooled_f1(frame: pd.DataFrame, model: str) -> pd.Series:
     """
     sent = selected(frame, list=SENT, model=model).astype({"arm": str, "site": str, "metric": str})
     sent = sent[sent["metric"].str.startswith(COUNT)]
-    found: dict[tuple[str, str, int], float] = {}
-    for key, own in sent.groupby(KEYS):
-        counts = own.groupby("metric", sort=False)["value"].sum()
+    scores: dict[tuple[str, str, int], float] = {}
+    for key, rows in sent.groupby(KEYS):
+        counts = rows.groupby("metric", sort=False)["value"].sum()
         phases = list(dict.fromkeys(name.removeprefix(COUNT).split(">")[0] for name in counts.index))
         confusion = Confusion.from_numbers(counts.to_dict(), phases)
         if confusion is not None:
-            found[key] = confusion.scores()["f1"]
-    index = pd.MultiIndex.from_tuples(found, names=KEYS) if found else pd.MultiIndex.from_arrays([[]] * 3, names=KEYS)
-    return pd.Series(list(found.values()), index, dtype=float)
+            scores[key] = confusion.scores()["f1"]
+    index = pd.MultiIndex.from_tuples(scores, names=KEYS) if scores else pd.MultiIndex.from_arrays([[]] * 3, names=KEYS)
+    return pd.Series(list(scores.values()), index, dtype=float)
 
 
 def in_columns(values: pd.Series, sites: Sequence[str], means: Mapping[str, Sequence[str]]) -> dict[str, pd.Series]:
@@ -50,7 +50,7 @@ def in_columns(values: pd.Series, sites: Sequence[str], means: Mapping[str, Sequ
     """
     wide = values.unstack("site").reindex(columns=list(dict.fromkeys([*sites, *sum(map(list, means.values()), [])])))
     columns = {site: wide[site].dropna() for site in sites}
-    return columns | {name: wide[list(own)].mean(axis=1, skipna=False).dropna() for name, own in means.items()}
+    return columns | {name: wide[list(members)].mean(axis=1, skipna=False).dropna() for name, members in means.items()}
 
 
 def mean_and_spread(values: pd.Series) -> tuple[float, float]:

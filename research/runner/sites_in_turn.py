@@ -60,9 +60,9 @@ class SitesInTurn(FederationData):
         made: list[FederationData] = []
         for labelled, left_out in permutations(self.members, 2):
             others = [site for site in self.members if site not in (labelled, left_out)]
-            own = _assigned(labelled, *others, left_out)
+            assigned = _assigned(labelled, *others, left_out)
             said = f"labels of {labelled}, without {left_out}"
-            made.append(OneTurn.model_construct(**common, sites=own, assigned=said))
+            made.append(OneTurn.model_construct(**common, sites=assigned, assigned=said))
         return made
 
 

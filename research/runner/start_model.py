@@ -72,5 +72,5 @@ def whole(model: Mapping[str, Tensor]) -> dict[str, Tensor]:
     sigma, psi = (f"{part}." for part in PARTS)
     if not any(name.startswith(psi) for name in model):
         return dict(model)
-    own = {name.removeprefix(sigma): t for name, t in model.items() if name.startswith(sigma)}
-    return {name: t + model[psi + name] if psi + name in model else t for name, t in own.items()}
+    tensors = {name.removeprefix(sigma): t for name, t in model.items() if name.startswith(sigma)}
+    return {name: t + model[psi + name] if psi + name in model else t for name, t in tensors.items()}

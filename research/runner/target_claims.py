@@ -65,7 +65,7 @@ class ArmTarget(TableClaim):
         return {"arm": [self.arm, *self.others()], "score": [self.score] if self.score else []}
 
     @abstractmethod
-    def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
+    def judged(self, compared: list[ClaimFinding]) -> list[ClaimFinding]:
         """Judge one place, from the comparisons with every other arm there."""
 
 
@@ -91,14 +91,14 @@ class CaseTarget(ArmTarget):
         return compare_cases(high, low, pair, ", ".join(known), case_kind(evidence, pair).label)
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
-        found: list[ClaimFinding] = []
+        findings: list[ClaimFinding] = []
         for sites in [self.sites] if self.together else [[site] for site in self.sites]:
-            beside = [self.compared(evidence, other, sites) for other in self.others()]
-            known = [each for each in beside if each is not None]
-            if len(known) < len(beside):
+            compared = [self.compared(evidence, other, sites) for other in self.others()]
+            known = [each for each in compared if each is not None]
+            if len(known) < len(compared):
                 return []
-            found += self.judged(known)
-        return found
+            findings += self.judged(known)
+        return findings
 
 
 class GainOverControls(CaseTarget):
@@ -110,8 +110,8 @@ class GainOverControls(CaseTarget):
     def others(self) -> list[str]:
         return self.over
 
-    def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
-        return [gain_over(beside, self.at_least)]
+    def judged(self, compared: list[ClaimFinding]) -> list[ClaimFinding]:
+        return [gain_over(compared, self.at_least)]
 
 
 class NotLower(CaseTarget):
@@ -124,9 +124,9 @@ class NotLower(CaseTarget):
     def others(self) -> list[str]:
         return self.than
 
-    def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
+    def judged(self, compared: list[ClaimFinding]) -> list[ClaimFinding]:
         shown = ("than", "site", "cases", "difference")
-        return [not_lower(each, self.arm, self.margin, self.in_every_seed, shown) for each in beside]
+        return [not_lower(each, self.arm, self.margin, self.in_every_seed, shown) for each in compared]
 
 
 class CoversDistance(CaseTarget):
@@ -147,15 +147,15 @@ class CoversDistance(CaseTarget):
         """The share that is claimed, in words."""
         return percent(self.at_least)
 
-    def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
-        gained, left = difference(beside[0]), -difference(beside[1])
+    def judged(self, compared: list[ClaimFinding]) -> list[ClaimFinding]:
+        gained, left = difference(compared[0]), -difference(compared[1])
         distance = gained + left
         share = gained / distance if distance > 0 else None
-        cells = {"arm": self.arm, "from": self.start, "to": self.end, "site": dict(beside[0].cells)["site"]}
+        cells = {"arm": self.arm, "from": self.start, "to": self.end, "site": dict(compared[0].cells)["site"]}
         cells |= {"distance": signed(distance, 3), "gained": signed(gained, 3)}
         cells |= {"part": NOTHING if share is None else percent(round(share, 2)), "wanted": self.wanted()}
         enough = None if share is None else self.holds(share)
-        return [_without_test("Part of a distance", cells, beside[0], enough)]
+        return [_without_test("Part of a distance", cells, compared[0], enough)]
 
 
 class CoversLittle(CoversDistance):
@@ -171,30 +171,32 @@ class CoversLittle(CoversDistance):
         return f"below {percent(self.at_least)}"
 
 
-def gain_over(beside: Sequence[ClaimFinding], at_least: float) -> GainFinding:
+def gain_over(compared: Sequence[ClaimFinding], at_least: float) -> GainFinding:
     """Of comparisons with several controls, the one with the better of them, which must reach a difference."""
-    better = min(beside, key=difference)  # the smaller the difference, the better the control
+    better = min(compared, key=difference)  # the smaller the difference, the better the control
     cells = (*better.cells, ("wanted", signed(at_least, 3)))
-    own = {name: getattr(better, name) for name in ("seeds", "record", "p", "direction", "too_few")}
-    return GainFinding(better.title, cells, **own, at_least=at_least, difference=difference(better))
+    values = {name: getattr(better, name) for name in ("seeds", "record", "p", "direction", "too_few")}
+    return GainFinding(better.title, cells, **values, at_least=at_least, difference=difference(better))
 
 
-def not_lower(found: ClaimFinding, arm: str, margin: float, in_every_seed: bool, shown: Sequence[str]) -> ClaimFinding:
+def not_lower(
+    finding: ClaimFinding, arm: str, margin: float, in_every_seed: bool, shown: Sequence[str]
+) -> ClaimFinding:
     """Of a comparison, whether the arm is at most ``margin`` lower; ``shown`` are the comparison's cells to repeat."""
-    least = min(found.seeds) if in_every_seed else difference(found)
+    least = min(finding.seeds) if in_every_seed else difference(finding)
     limit = f"{signed(-margin, 3)}{', in every seed' if in_every_seed else ''}"
-    said = dict(found.cells)
+    said = dict(finding.cells)
     cells = {"arm": arm, **{name: said[name] for name in shown}}
-    cells |= {"worst seed": signed(min(found.seeds), 3), "limit": limit}
-    return _without_test("Not lower", cells, found, least >= -margin)
+    cells |= {"worst seed": signed(min(finding.seeds), 3), "limit": limit}
+    return _without_test("Not lower", cells, finding, least >= -margin)
 
 
-def difference(found: ClaimFinding) -> float:
+def difference(finding: ClaimFinding) -> float:
     """Of a comparison, the mean over cases and seeds, above 0 as claimed."""
-    return float(dict(found.record)["difference"])
+    return float(dict(finding.record)["difference"])
 
 
-def _without_test(title: str, cells: dict[str, str], found: ClaimFinding, holds: bool | None) -> ClaimFinding:
+def _without_test(title: str, cells: dict[str, str], finding: ClaimFinding, holds: bool | None) -> ClaimFinding:
     outcome = Verdict.OPEN if holds is None else Verdict.HOLDS if holds else Verdict.CONTRARY
-    record: dict[str, Any] = {**dict(found.record), "p": None}
-    return ClaimFinding(title, tuple(cells.items()), found.seeds, tuple(record.items()), found=outcome)
+    record: dict[str, Any] = {**dict(finding.record), "p": None}
+    return ClaimFinding(title, tuple(cells.items()), finding.seeds, tuple(record.items()), found=outcome)

@@ -47,23 +47,25 @@ def boxed_frames(folder: Path, video: str) -> list[BoxedFrame]:
     path = folder / "labels" / f"{video}.json"
     try:
         annotations: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["annotations"]
-        found = {int(second): _boxes(rows) for second, rows in annotations.items()}
+        of_second = {int(second): _boxes(rows) for second, rows in annotations.items()}
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise DataError(f"{path}: the boxes cannot be read ({error}); set FEDMED_DATA to the folder above") from error
     pictures = {int(one.stem): one for one in (folder / "videos" / video).glob("*.jpg") if one.stem.isdigit()}
-    if missing := sorted(second for second, boxes in found.items() if len(boxes) and second not in pictures):
+    if missing := sorted(second for second, boxes in of_second.items() if len(boxes) and second not in pictures):
         raise DataError(
             f"{folder / 'videos' / video}: has no picture of second {missing[0]}, which {path} has boxes of"
         )
     return [
-        BoxedFrame(video, second, pictures[second], found[second]) for second in sorted(found) if len(found[second])
+        BoxedFrame(video, second, pictures[second], of_second[second])
+        for second in sorted(of_second)
+        if len(of_second[second])
     ]
 
 
 def _boxes(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
     """Each box once: an instrument that does two things at a time has two annotations."""
-    own = dict.fromkeys((row[TOOL], *map(float, row[BOX])) for row in rows if min(row[BOX]) >= 0 and row[TOOL] >= 0)
-    boxes = np.array([[x, y, min(x + w, 1.0), min(y + h, 1.0)] for _, x, y, w, h in own]).reshape(-1, 4)
+    single = dict.fromkeys((row[TOOL], *map(float, row[BOX])) for row in rows if min(row[BOX]) >= 0 and row[TOOL] >= 0)
+    boxes = np.array([[x, y, min(x + w, 1.0), min(y + h, 1.0)] for _, x, y, w, h in single]).reshape(-1, 4)
     if not (boxes[:, :2] < boxes[:, 2:]).all():
         raise ValueError("a box has no width or no height")
     return boxes
@@ -84,9 +86,9 @@ def _places(size: tuple[int, ...], boxes: NDArray[np.float64]) -> Iterator[tuple
 
 def scattered(mask: Mask, generator: np.random.Generator) -> Mask:
     """As many pixels as a mask has, drawn anywhere in it."""
-    found = np.zeros(mask.size, bool)
-    found[generator.choice(mask.size, int(mask.sum()), replace=False)] = True
-    return found.reshape(mask.shape)
+    chosen = np.zeros(mask.size, bool)
+    chosen[generator.choice(mask.size, int(mask.sum()), replace=False)] = True
+    return chosen.reshape(mask.shape)
 
 
 def moved(mask: Mask, generator: np.random.Generator) -> Mask:
@@ -98,6 +100,6 @@ def moved(mask: Mask, generator: np.random.Generator) -> Mask:
 def least_saturated(mask: Mask, image: NDArray[np.uint8]) -> Mask:
     """The pixels of an RGB image (H, W, 3) with the lowest saturation, as many as a mask has; of equals the first."""
     saturation = np.asarray(Image.fromarray(image).convert("HSV"))[..., 1].reshape(-1)
-    found = np.zeros(mask.size, bool)
-    found[np.argsort(saturation, kind="stable")[: int(mask.sum())]] = True
-    return found.reshape(mask.shape)
+    chosen = np.zeros(mask.size, bool)
+    chosen[np.argsort(saturation, kind="stable")[: int(mask.sum())]] = True
+    return chosen.reshape(mask.shape)

@@ -67,8 +67,8 @@ class TipHits(NetworkLink):
             )
         data: TipData = place.data
         folder = data_root("../shared/data") / data.folder
-        asked = {"folder": str(folder), "operations": data.operations, "covered": self.covered}
-        name = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]
+        settings = {"folder": str(folder), "operations": data.operations, "covered": self.covered}
+        name = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:8]
         return TipStep(before, before.path / f"tips-{name}.csv", folder, tuple(data.operations), self.covered)
 
 
@@ -92,10 +92,10 @@ class TipStep(NetworkStep):
     def scores(self) -> pd.DataFrame:
         """Share of an operation's boxes that each way hits, metrics ``hit_<way>``, and ``called``, of its pixels."""
         table, rows = read_table(self.path), []
-        for video, own in table.groupby("video", sort=False):
-            boxes = column(own, "boxes").sum()
-            numbers = {f"hit_{way}": column(own, way).sum() / boxes for way in WAYS}
-            numbers |= {"called": column(own, "called").mean(), "boxes": boxes}
+        for video, frames in table.groupby("video", sort=False):
+            boxes = column(frames, "boxes").sum()
+            numbers = {f"hit_{way}": column(frames, way).sum() / boxes for way in WAYS}
+            numbers |= {"called": column(frames, "called").mean(), "boxes": boxes}
             rows += [{"site": video, "unit": video, "metric": name, "value": v} for name, v in numbers.items()]
         return score_frame(rows, arm="", seed=self.before.job.study.seed, list="test", model="last")
 
@@ -105,18 +105,18 @@ class TipStep(NetworkStep):
         image = read_rgb(frame.path, size)
         mask = called(network, image)
         masks = (mask, scattered(mask, generator), moved(mask, generator), least_saturated(mask, image))
-        found = [hits(one, frame.boxes, self.covered) for one in masks]
-        return [frame.video, str(frame.second), str(len(frame.boxes)), f"{mask.mean():.6f}", *map(str, found)]
+        counts = [hits(one, frame.boxes, self.covered) for one in masks]
+        return [frame.video, str(frame.second), str(len(frame.boxes)), f"{mask.mean():.6f}", *map(str, counts)]
 
 
 def read_rgb(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
     """A picture (H, W, 3) of a size; DataError for a damaged one."""
     try:
         with Image.open(path) as picture:
-            found = picture.convert("RGB").resize((size[1], size[0]), Image.Resampling.BILINEAR)
+            small = picture.convert("RGB").resize((size[1], size[0]), Image.Resampling.BILINEAR)
     except (OSError, UnidentifiedImageError) as error:
         raise DataError(f"{path}: cannot be read ({error}); copy it again") from error
-    return np.asarray(found)
+    return np.asarray(small)
 
 
 @torch.inference_mode()

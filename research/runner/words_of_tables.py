@@ -58,8 +58,8 @@ def mean_cell(mean: float, std: float, best: str | None) -> str:
 
 def several(numbers: Iterable[int], word: str) -> str:
     """``1 seed``, ``5 seeds``, or ``3 to 5 seeds``."""
-    found = sorted(set(numbers)) or [0]
-    return count(found[0], word) if len(found) == 1 else f"{found[0]} to {found[-1]} {word}s"
+    several = sorted(set(numbers)) or [0]
+    return count(several[0], word) if len(several) == 1 else f"{several[0]} to {several[-1]} {word}s"
 
 
 def seeds_phrase(n_seeds: Iterable[int]) -> str:

@@ -16,7 +16,7 @@ from research.runner.chain import ChainWork, merged
 from research.runner.parallel import Failure, in_processes
 
 
-def run_works(asked: Sequence[ChainWork], jobs: int | None = None, dask: str | None = None) -> dict[Path, str]:
+def run_works(planned: Sequence[ChainWork], jobs: int | None = None, dask: str | None = None) -> dict[Path, str]:
     """Run what is missing, ``jobs`` at a time; one that fails does not stop the others.
 
     A terminal gets a bar, anything else a line a run.
@@ -30,12 +30,12 @@ def run_works(asked: Sequence[ChainWork], jobs: int | None = None, dask: str | N
         Paths of the works that failed -> why.
     """
     share_cores()
-    works = merged(asked)
+    works = merged(planned)
     missing = {work.path: [step for step in work.steps if step.missing()] for work in works}  # every image: once
     todo = [work for work in works if missing[work.path]]
     console = Console(highlight=False)
-    shared, before = len(asked) - len(works), len(works) - len(todo)
-    console.print(f"{len(asked)} runs, {shared} of them shared, {before} finished before", soft_wrap=True)
+    shared, before = len(planned) - len(works), len(works) - len(todo)
+    console.print(f"{len(planned)} runs, {shared} of them shared, {before} finished before", soft_wrap=True)
     for other in filter(None, (step.made_by_other_code() for work in todo for step in missing[work.path])):
         text = f"{other.name}: made by other code of FedMed or of the bundle; it is kept, and made again"
         console.print(text, markup=False, soft_wrap=True)

@@ -60,15 +60,15 @@ def _patients(evidence: Evidence, arm: str, names: Collection[str], score: str |
     kind = evidence.kinds[score or next(iter(evidence.kinds))]
     if not isinstance(kind, UnitMean):
         raise DataError(f"'{kind.label}' is not a score of single cases; a claim of this kind needs one")
-    found = []
+    parts = []
     for site in (evidence.sites[name] for name in names):
         at = {"arm": arm, "site": site, "list": "test", "model": "last", "metric": kind.metric}
         rows = selected(evidence.frame, **at)
         if rows.empty:
             return None
         owned = rows.assign(owner=site + "/" + patients_of(rows))
-        found.append(owned.pivot_table(index="seed", columns="owner", values="value"))
-    return pd.concat(found, axis=1)
+        parts.append(owned.pivot_table(index="seed", columns="owner", values="value"))
+    return pd.concat(parts, axis=1)
 
 
 def _check_grid(
@@ -106,22 +106,22 @@ def setting_grid(shown: ShownTable, x_label: str, sites: list[str], score: str |
     return contents
 
 
-def _cells(arms: Sequence[ShownArm], found: pd.Series) -> pd.DataFrame:
+def _cells(arms: Sequence[ShownArm], values: pd.Series) -> pd.DataFrame:
     rows = []
     for arm in arms:
-        own = found[found.index.get_level_values("arm") == arm.name]
-        if len(own):
-            mean, std = mean_and_spread(own)
+        scores = values[values.index.get_level_values("arm") == arm.name]
+        if len(scores):
+            mean, std = mean_and_spread(scores)
             rows.append(
-                {"group": arm.group, "x": arm.x, "arm": arm.name, "n_seeds": len(own), "mean": mean, "std": std}
+                {"group": arm.group, "x": arm.x, "arm": arm.name, "n_seeds": len(scores), "mean": mean, "std": std}
             )
     return pd.DataFrame(rows)
 
 
 def _grid_table(title: str, words: str, x_label: str, rows: pd.DataFrame) -> str:
     best = f"{rows['mean'].max():.3f}"
-    own = rows[["group", "x", "mean", "std"]].itertuples(index=False)
-    cells = {(g, x): mean_cell(mean, std, best) for g, x, mean, std in own}
+    shown = rows[["group", "x", "mean", "std"]].itertuples(index=False)
+    cells = {(g, x): mean_cell(mean, std, best) for g, x, mean, std in shown}
     groups, xs = dict.fromkeys(rows["group"]), sorted(set(rows["x"]))
     lines = [[g, *(cells.get((g, x), NOTHING) for x in xs)] for g in groups]
     table = markdown_table([x_label, *(f"{x:g}" for x in xs)], lines, "|---" + "|--:" * len(xs) + "|")

@@ -61,9 +61,9 @@ def weakest_gain_most(
     gains = (after - before).dropna()
     weak = list(before.mean().sort_values(kind="stable").index[:weakest])
     apart = np.round(gains[weak].mean(axis=1) - gains.drop(columns=weak).mean(axis=1), DECIMALS)
-    told = {site: signed(float(gains[site].mean()), 3) for site in gains}
+    shown = {site: signed(float(gains[site].mean()), 3) for site in gains}
     cells = {"arm": arm, "over": over, "weakest": ", ".join(weak)}
-    cells |= {"gains": ", ".join(f"{site} {gain}" for site, gain in told.items())}
+    cells |= {"gains": ", ".join(f"{site} {gain}" for site, gain in shown.items())}
     cells |= {"weakest more than others": signed(float(apart.mean()), 3)}
     seeds = tuple(float(value) for value in apart)
     record: dict[str, Any] = {"better": arm, "worse": over, "difference": float(apart.mean()), "p": None}
@@ -73,8 +73,8 @@ def weakest_gain_most(
 def _by_site(evidence: Evidence, kind: Any, arm: str, names: Sequence[str]) -> pd.DataFrame | None:
     """A row a seed, a column a site; None where a site has no score."""
     sites = [evidence.sites[site] for site in names]
-    found = means_of_units(selected(evidence.frame, arm=arm), kind, "last").droplevel("arm").unstack("site")
-    return found[sites] if set(sites) <= set(found) and found[sites].notna().all(axis=None) else None
+    means = means_of_units(selected(evidence.frame, arm=arm), kind, "last").droplevel("arm").unstack("site")
+    return means[sites] if set(sites) <= set(means) and means[sites].notna().all(axis=None) else None
 
 
 def _verdict(seeds: tuple[float, ...]) -> Verdict:
@@ -95,33 +95,33 @@ def round_curves(shown: ShownTable, label: str, value: str = "score") -> dict[st
     rows = of_rounds(shown, value)
     if rows.empty:
         return {}
-    found = rows.groupby(["arm", "round"], sort=True)["value"].agg(["mean", "std", "size"]).reset_index()
-    lines = [[arm.name, *_ends(found[found["arm"] == arm.name])] for arm in shown.arms]
+    curves = rows.groupby(["arm", "round"], sort=True)["value"].agg(["mean", "std", "size"]).reset_index()
+    lines = [[arm.name, *_ends(curves[curves["arm"] == arm.name])] for arm in shown.arms]
     table = markdown_table(["arm", "first round", "last round", "highest"], lines, "|---|--:|--:|--:|")
-    words = f"{label}; {seeds_phrase(found['size'])}."
+    words = f"{label}; {seeds_phrase(curves['size'])}."
     with style():
-        picture = png(_curves(shown, found, words, "rounds behind the model" if value == "score" else "round"))
+        picture = png(_curves(shown, curves, words, "rounds behind the model" if value == "score" else "round"))
     text = "\n".join([f"# {shown.title}", "", words, "", *table, ""])
-    return {"table.md": text.encode(), "table.csv": csv_bytes(found), "figure.png": picture}
+    return {"table.md": text.encode(), "table.csv": csv_bytes(curves), "figure.png": picture}
 
 
-def _ends(own: pd.DataFrame) -> list[str]:
-    values = own["mean"].to_numpy()
+def _ends(curve: pd.DataFrame) -> list[str]:
+    values = curve["mean"].to_numpy()
     return [f"{value:.3f}" for value in (values[0], values[-1], values.max())] if len(values) else [NOTHING] * 3
 
 
-def _curves(shown: ShownTable, found: pd.DataFrame, words: str, below: str) -> Figure:
+def _curves(shown: ShownTable, curves: pd.DataFrame, words: str, below: str) -> Figure:
     figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
     axes, ends = figure.subplots(), []
     for place, arm in enumerate(shown.arms):
-        own = found[found["arm"] == arm.name]
-        if len(own):
-            colour, spread = LIGHT[place % len(LIGHT)], own["std"].fillna(0)
-            axes.plot(own["round"], own["mean"], color=colour, marker="o", markersize=3)
+        curve = curves[curves["arm"] == arm.name]
+        if len(curve):
+            colour, spread = LIGHT[place % len(LIGHT)], curve["std"].fillna(0)
+            axes.plot(curve["round"], curve["mean"], color=colour, marker="o", markersize=3)
             axes.fill_between(
-                own["round"], own["mean"] - spread, own["mean"] + spread, color=colour, alpha=0.15, linewidth=0
+                curve["round"], curve["mean"] - spread, curve["mean"] + spread, color=colour, alpha=0.15, linewidth=0
             )
-            ends.append((float(own["mean"].iloc[-1]), arm.name, colour))
+            ends.append((float(curve["mean"].iloc[-1]), arm.name, colour))
     axes.set_xlabel(below)
     end_labels(axes, ends)
     heading(figure, shown.title, words)
@@ -160,14 +160,14 @@ def of_rounds(shown: ShownTable, name: str) -> pd.DataFrame:
 def _costs(shown: ShownTable, arm: ShownArm) -> dict[str, str | float]:
     frame = selected(shown.evidence.frame, arm=arm.name)
     rounds = selected(frame, list=ROUNDS)
-    found: dict[str, str | float] = {}
+    costs: dict[str, str | float] = {}
     for name, head in COSTS.items():
         where = selected(frame, list=SPEED) if name == "frames_per_second" else selected(rounds, site=SERVER)
         values = _by_seed(selected(where, metric=name))
         if len(values):
             unit = MEGABYTE * _sites_of_a_job(rounds, name) if name.startswith("bytes") else 1
-            found[head] = mean_and_spread(values)[0] / unit
-    return {"arm": arm.name, **found} if found else {}
+            costs[head] = mean_and_spread(values)[0] / unit
+    return {"arm": arm.name, **costs} if costs else {}
 
 
 def _sites_of_a_job(rounds: pd.DataFrame, name: str) -> float:

@@ -31,9 +31,9 @@ def not_apart(scores: LabelScores, rows: Rows, than: Row) -> Iterable[Looked]:
     for row in rows:
         p = [one.p for pair in ((row, than), (than, row)) for one in compare_labels(scores, *pair)]
         known = [value for value in p if value is not None]
-        apart, told = any(value < ALPHA for value in known), len(known) == len(p) > 0
+        apart, complete = any(value < ALPHA for value in known), len(known) == len(p) > 0
         names = f"p that {row} is above {than}, then below it (Mann–Whitney, jackknife over videos)"
-        yield names, ", ".join(map(probability, p)), [not apart] if apart or told else []
+        yield names, ", ".join(map(probability, p)), [not apart] if apart or complete else []
 
 
 @about_seeds()
@@ -70,7 +70,7 @@ def gap_stays(scores: LabelScores, rows: Rows, low: Sites, high: Sites) -> Itera
     for variant in scores.variants:
         for row in rows:
             of_sites = dict(zip(scores.sites, scores.values(row, variant).mean(2).T, strict=True))
-            below, above = (np.mean([of_sites[site] for site in own], axis=0) for own in (low, high))
+            below, above = (np.mean([of_sites[site] for site in sites], axis=0) for sites in (low, high))
             yield f"{row}, {variant}", _seeds(above - below), above > below
 
 
@@ -83,22 +83,22 @@ def cosine_tells_nothing(scores: LabelScores, rows: Rows) -> Iterable[Looked]:
             cosines += np.nanmean(scores.rounds(row, variant, "cosine"), axis=(0, 1)).tolist()
             f1 += scores.values(row, variant).mean((0, 2)).tolist()
         rho, p = _rank_correlation(cosines, f1)
-        found = f"ρ {signed(rho, 2)}, p {probability(p)}"
-        yield f"{row}, {len(f1)} sites and networks", found, [p >= ALPHA]
+        words = f"ρ {signed(rho, 2)}, p {probability(p)}"
+        yield f"{row}, {len(f1)} sites and networks", words, [p >= ALPHA]
 
 
 @about_rounds
 def round_trend(histories: Mapping[int, RoundHistory], value: str, rises: bool = False) -> tuple[str, list[bool]]:
     """A number of the sites' rounds, averaged over them, falls or rises from the first third to the last."""
-    parts, found = [], []
+    parts, findings = [], []
     for seed, history in histories.items():
         if history.reported is None:
             return f"{value} was not measured", []
         first, last = thirds(history.reported.mean(1))
-        found.append(last > first if rises else last < first)
+        findings.append(last > first if rises else last < first)
         highest = int(history.reported.mean(1).argmax()) + 1
         parts.append(f"seed {seed}: {first:.3g} → {last:.3g}, highest in round {highest}")
-    return f"{value}, first → last third of the rounds, {'; '.join(parts)}", found
+    return f"{value}, first → last third of the rounds, {'; '.join(parts)}", findings
 
 
 def _check_tests(arms: Sequence[ShownArm], scores: Collection[str], federated: list[str], pooled: str) -> None:
@@ -114,24 +114,24 @@ def label_tests(shown: ShownTable, federated: list[str], pooled: str) -> dict[st
     scores = shown.evidence.labels
     pairs = [(row, view) for row in federated for view in VIEWS]
     pairs += [(pooled, row) for row in federated]
-    found = [
-        {"row": worse if better == pooled else better, "asked": _asked(better, worse, pooled)} | dict(one.record)
+    columns = [
+        {"row": worse if better == pooled else better, "asked": _question(better, worse, pooled)} | dict(one.record)
         for better, worse in pairs
         if scores.have([better, worse])
         for one in compare_labels(scores, better, worse)
     ]
-    if not found:
+    if not columns:
         return {}
-    table = pd.DataFrame(found)
+    table = pd.DataFrame(columns)
     table["p_holm"] = table.groupby("test")["p"].transform(_adjusted)
     both, too_few = zip(table["p"], table["p_holm"], strict=True), cannot_tell(len(scores.strata), "video")
     cells = table.assign(
         cell=[too_few if pd.isna(p) else f"{probability(p)} ({probability(holm_p)})" for p, holm_p in both]
     )
     lines = [f"# {shown.title}", "", "One-sided p (Holm-adjusted over the table).", ""]
-    for test, own in cells.groupby("test", sort=False):
-        wide = own.pivot(index="row", columns="asked", values="cell")
-        wide = wide.reindex(index=own["row"].unique(), columns=own["asked"].unique()).fillna(NOTHING)
+    for test, part in cells.groupby("test", sort=False):
+        wide = part.pivot(index="row", columns="asked", values="cell")
+        wide = wide.reindex(index=part["row"].unique(), columns=part["asked"].unique()).fillna(NOTHING)
         rows = [[str(name), *map(str, of_row)] for name, of_row in zip(wide.index, wide.to_numpy(), strict=True)]
         lines += [f"## {test}", "", *markdown_table(["arm", *wide.columns], rows), ""]
     return {"table.md": "\n".join(lines).encode(), "table.csv": csv_bytes(table)}
@@ -198,7 +198,7 @@ def _adjusted(p: pd.Series) -> pd.Series:
     return pd.Series(holm(known.tolist()), known.index).reindex(p.index)
 
 
-def _asked(better: str, worse: str, pooled: str) -> str:
+def _question(better: str, worse: str, pooled: str) -> str:
     return f"{worse} < arm" if better != pooled else f"arm < {pooled}"
 
 
@@ -220,8 +220,8 @@ def _rank_correlation(x: Sequence[float] | Floats, y: Sequence[float] | Floats) 
     """Spearman's ρ and its p; 0 and 1 where one of the two does not vary."""
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0, 1.0
-    found = spearmanr(x, y)
-    return float(found.statistic), float(found.pvalue)
+    correlation = spearmanr(x, y)
+    return float(correlation.statistic), float(correlation.pvalue)
 
 
 def _seeds(values: Floats) -> str:
