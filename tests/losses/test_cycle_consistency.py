@@ -24,15 +24,15 @@ def terms(u, v, tau=0.05, weight=0.001, floor=1e-8, similar="cosine", index=None
         return -float((a - b).square().sum()) / len(a)
 
     index = torch.arange(1, len(u) + 1).double() if index is None else index
-    found = []
+    losses = []
     for k, start in enumerate(u):
         alpha = torch.softmax(torch.tensor([alike(start, row) / tau for row in v], dtype=torch.float64), 0)
         near = sum(a * row for a, row in zip(alpha, v, strict=True))
         beta = torch.softmax(torch.tensor([alike(near, row) / tau for row in u], dtype=torch.float64), 0)
         mu = sum(b * j for b, j in zip(beta, index, strict=True))
         var = max(float(sum(b * (j - mu) ** 2 for b, j in zip(beta, index, strict=True))), floor)
-        found.append(float((index[k] - mu) ** 2) / var + weight * math.log(var))
-    return found
+        losses.append(float((index[k] - mu) ** 2) / var + weight * math.log(var))
+    return losses
 
 
 def test_one_pair():
@@ -57,16 +57,16 @@ def test_the_way_of_one_frame():
 
 
 def test_normalised_indices_differ_by_a_constant():
-    found = loss_of(U, V, temperature=0.5, index="normalised").item()
-    assert found == pytest.approx(0.9642916349, abs=1e-9)
-    assert found == pytest.approx(0.9664888594 - 0.001 * math.log(9), abs=1e-9)
+    loss = loss_of(U, V, temperature=0.5, index="normalised").item()
+    assert loss == pytest.approx(0.9642916349, abs=1e-9)
+    assert loss == pytest.approx(0.9664888594 - 0.001 * math.log(9), abs=1e-9)
 
 
 def test_clips_that_match_exactly():
     eye = torch.eye(4).double()
-    found = CycleConsistencyLoss().there_and_back(eye[None], eye[None])
-    assert found.loss.item() == pytest.approx(-0.0138155, abs=1e-7) and found.error < 1e-9 and found.variance < 1e-6
-    assert found.loss.item() - 0.001 * math.log(1e-6) == pytest.approx(1.5e-10, abs=1e-10)
+    cycles = CycleConsistencyLoss().there_and_back(eye[None], eye[None])
+    assert cycles.loss.item() == pytest.approx(-0.0138155, abs=1e-7) and cycles.error < 1e-9 and cycles.variance < 1e-6
+    assert cycles.loss.item() - 0.001 * math.log(1e-6) == pytest.approx(1.5e-10, abs=1e-10)
     assert loss_of(eye, eye, temperature=0.5, floor=1e-6).item() == pytest.approx(0.2641916, abs=1e-7)
     assert loss_of(eye, eye.flip(0), floor=1e-6).item() == pytest.approx(-0.0138155, abs=1e-7)  # order is not seen
 
@@ -74,10 +74,10 @@ def test_clips_that_match_exactly():
 @pytest.mark.parametrize(("n", "expected"), [(4, 1.0002231436), (16, 1.0030563569)])
 def test_equal_features(n, expected):
     same = torch.ones(n, 3).double()
-    found = CycleConsistencyLoss().there_and_back(same[None], same[None])
-    assert found.loss.item() == pytest.approx(expected, abs=1e-9)
-    assert found.loss.item() == pytest.approx(1 + 0.001 * math.log((n * n - 1) / 12), abs=1e-12)
-    assert found.variance.item() == pytest.approx((n * n - 1) / 12) and found.back.item() == pytest.approx(2 / n)
+    cycles = CycleConsistencyLoss().there_and_back(same[None], same[None])
+    assert cycles.loss.item() == pytest.approx(expected, abs=1e-9)
+    assert cycles.loss.item() == pytest.approx(1 + 0.001 * math.log((n * n - 1) / 12), abs=1e-12)
+    assert cycles.variance.item() == pytest.approx((n * n - 1) / 12) and cycles.back.item() == pytest.approx(2 / n)
     assert feature_spread(same[None]).item() == pytest.approx(0, abs=1e-6)
 
 
@@ -107,10 +107,10 @@ def test_floor_acts_on_the_same_frames_whatever_the_index(floor):
     even = (torch.arange(1, 17).double() / 16).expand(2, 16)
     for index in ("position", "normalised", "frame_time"):
         rows = torch.randn(2, 16, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64).requires_grad_()
-        found = CycleConsistencyLoss(index=index, floor=floor)(rows, even)
-        found.loss.backward()
+        cycles = CycleConsistencyLoss(index=index, floor=floor)(rows, even)
+        cycles.loss.backward()
         grads.append(rows.grad)
-        squares.append((found.error.item(), found.variance.item(), found.back.item()))
+        squares.append((cycles.error.item(), cycles.variance.item(), cycles.back.item()))
     for other, numbers in zip(grads[1:], squares[1:], strict=True):
         assert torch.allclose(grads[0], other, rtol=1e-6, atol=1e-9) and numbers == pytest.approx(squares[0])
 
@@ -150,8 +150,8 @@ def test_the_chance_level_of_features_that_say_nothing():
 
 def test_separated_frames_come_back():
     rows = torch.eye(16)
-    found = CycleConsistencyLoss()(torch.stack([rows, rows]))
-    assert found.back == 1 and found.error < 1e-6
+    cycles = CycleConsistencyLoss()(torch.stack([rows, rows]))
+    assert cycles.back == 1 and cycles.error < 1e-6
     assert feature_spread(torch.stack([rows, rows])).item() == pytest.approx(1)
 
 
@@ -161,11 +161,11 @@ def test_only_features_have_gradients_and_zero_vectors_do_no_harm(index):
     rows[0, 1] = 0
     rows.requires_grad_()
     times = torch.rand(3, 4, generator=torch.Generator().manual_seed(1)).sort(dim=1).values.requires_grad_()
-    found = CycleConsistencyLoss(index=index)(rows, times)
-    found.loss.backward()
+    cycles = CycleConsistencyLoss(index=index)(rows, times)
+    cycles.loss.backward()
     assert times.grad is None and torch.isfinite(rows.grad).all() and rows.grad.abs().sum() > 0
-    assert not (found.error.requires_grad or found.variance.requires_grad or found.back.requires_grad)
-    assert not found.chance.requires_grad
+    assert not (cycles.error.requires_grad or cycles.variance.requires_grad or cycles.back.requires_grad)
+    assert not cycles.chance.requires_grad
 
 
 @pytest.mark.parametrize("index", ["position", "normalised", "frame_time"])
@@ -179,9 +179,9 @@ def test_gradients_are_those_of_features_with_fixed_indices(index):
 
 def test_low_temperatures_stay_finite_in_half_precision():
     rows = torch.randn(2, 16, 64, generator=torch.Generator().manual_seed(0)).half()
-    found = CycleConsistencyLoss(temperature=0.01)(rows)
-    assert found.loss.dtype == torch.float32 and found.loss.isfinite()
-    assert found.loss.item() == pytest.approx(CycleConsistencyLoss(temperature=0.01)(rows.float()).loss.item())
+    cycles = CycleConsistencyLoss(temperature=0.01)(rows)
+    assert cycles.loss.dtype == torch.float32 and cycles.loss.isfinite()
+    assert cycles.loss.item() == pytest.approx(CycleConsistencyLoss(temperature=0.01)(rows.float()).loss.item())
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ class ModelContrast(Correction):
 
 
 def _features(model: nn.Module, images):
-    found = []
+    inputs = []
     *_, last = (module for module in model.modules() if [*module.parameters(recurse=False)])
-    with last.register_forward_pre_hook(lambda _, given: found.append(given[0])), torch.no_grad():
+    with last.register_forward_pre_hook(lambda _, given: inputs.append(given[0])), torch.no_grad():
         model(images)
-    return found[0].flatten(1)
+    return inputs[0].flatten(1)

@@ -49,7 +49,7 @@ def test_no_patient_is_in_two_lists_and_labels_become_classes(folder):
     lists = json.loads(config.datalist.read_text())
     patients = [{entry["patient"] for entry in lists[name]} for name in ("training", "validation", "testing")]
     assert len(set.union(*patients)) == sum(map(len, patients)) == 54, "six patients are of no class"
-    assert all({entry["label"] for entry in own} == {"normal", "ill"} for own in lists.values())
+    assert all({entry["label"] for entry in of_list} == {"normal", "ill"} for of_list in lists.values())
     everyone = sum(map(len, lists.values()))
     assert abs(len(lists["testing"]) - everyone / 2) <= 2 and abs(len(lists["validation"]) - everyone / 10) <= 3
     assert config.data_root == folder and config.threads == 1

@@ -96,9 +96,10 @@ def test_a_run_that_was_stopped_in_the_middle(make, monkeypatch, changed):
     assert not list(made.path.rglob("state")) and not list(made.path.rglob("before-*"))
 
 
-def test_a_changed_image_makes_a_run_again(make):
+def test_a_changed_image_or_other_code_makes_a_run_again_and_the_old_one_is_shown(make, monkeypatch):
     made = make()
     run(made)
+    assert made.made_by_other_code() is None
     image = next(made.sites["ct_north"].data_root.rglob("*.nii.gz"))
     times = image.stat()
     try:
@@ -107,6 +108,10 @@ def test_a_changed_image_makes_a_run_again(make):
     finally:
         os.utime(image, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert not made.missing()
+    monkeypatch.setattr("research.runner.job_step.package_digest", lambda: "another loss")
+    again = make()
+    assert again.missing() and again.path != made.path and again.made_by_other_code() == made.path
+    assert make(seed=1).made_by_other_code() is None
 
 
 def test_what_changes_after_a_run_got_its_name_is_no_result_of_that_name(make):
@@ -123,16 +128,6 @@ def test_the_folder_tells_runs_apart_by_what_they_are_made_of(make):
     assert renamed.path == make().path
     others = [make(seed=1), make(overrides={"supervised": {"learning_rate": 0.1}})]
     assert len({each.path for each in [renamed, *others]}) == 3
-
-
-def test_other_code_makes_a_run_again_and_the_old_one_is_shown(make, monkeypatch):
-    made = make()
-    run(made)
-    assert made.made_by_other_code() is None
-    monkeypatch.setattr("research.runner.job_step.package_digest", lambda: "another loss")
-    again = make()
-    assert again.missing() and again.path != made.path and again.made_by_other_code() == made.path
-    assert make(seed=1).made_by_other_code() is None
 
 
 def test_equal_arms_run_once_and_a_failing_one_stops_no_other(make):
@@ -195,7 +190,7 @@ def test_a_pool_has_the_same_files_under_the_same_paths(tiny_site_configs, tmp_p
         assert [case["image"] for case in load_datalist(pool.data_root, pool.datalist, name)] == images
 
 
-def test_the_script_writes_a_table_and_says_what_is_wrong(tiny_site_configs, tmp_path, script, capsys):
+def test_the_script_writes_a_table_and_says_what_is_wrong(tiny_site_configs, tmp_path, script, capsys, in_this_process):
     command = write_yaml(tmp_path, {"overrides": {"supervised": SMALL}})
     assert script.main(command) == 0
     folder = tmp_path / "out" / "tiny" / "small"

@@ -29,8 +29,8 @@ def verdict(runs, evidence, case_claim):
 
 
 def test_verdicts_of_one_comparison(verdict):
-    assert verdict(HIGH).verdict == "✓"
-    assert verdict(HIGH).findings[0].p_holm == pytest.approx(2 / 256)
+    high = verdict(HIGH)
+    assert high.verdict == "✓" and high.findings[0].p_holm == pytest.approx(2 / 256)
     assert verdict(DOWN).verdict == "✗"
     assert verdict(NOISE).verdict == verdict(LOW).verdict == "n.s."
     assert verdict(HIGH, report=True).verdict == verdict(DOWN, report=True).verdict == "reported"
@@ -46,9 +46,9 @@ def test_a_claim_chosen_after_its_numbers_were_seen_is_never_confirmed_by_them(v
 
 
 def test_a_seed_the_other_way_round_leaves_it_open(verdict):
-    finding = verdict(MIXED).findings[0]
-    assert finding.p_holm < 0.05 and dict(finding.record)["difference"] > 0
-    assert verdict(MIXED).verdict == "n.s."
+    mixed = verdict(MIXED)
+    assert mixed.findings[0].p_holm < 0.05 and dict(mixed.findings[0].record)["difference"] > 0
+    assert mixed.verdict == "n.s."
 
 
 def test_every_comparison_must_hold_and_one_contrary_is_enough(verdict):
@@ -95,7 +95,7 @@ def test_a_comparison_of_two_claims_is_tested_once(runs, evidence, case_claim):
     assert [one.findings[0].p_holm for one in judged] == pytest.approx([2 / 256] * 2)
 
 
-def test_markdown_and_csv(verdict):
+def test_markdown_and_csv(verdict, runs, evidence, case_claim):
     judged = [verdict(HIGH)]
     text = claims_markdown("Losses", judged, {"dice": DICE})
     assert text.startswith("# Losses: claims\n\n| id | claim | verdict |\n| --- | --- | --- |\n| 1 | better | ✓ |\n")
@@ -105,11 +105,8 @@ def test_markdown_and_csv(verdict):
     assert (row["claim"], row["better"], row["n_cases"], row["seeds_agreeing"]) == ("1", "arm 0", "8", "2")
     assert float(row["difference"]) == pytest.approx(0.135)
     assert (row["p"], row["p_seeds"]) == (str(2 / 256), "")
-
-
-def test_one_seed_is_said(runs, evidence, case_claim):
-    judged = judge([case_claim("a", "b")], evidence(runs("a", HIGH[:1]), runs("b", LOW[:1])))
-    assert "One seed was run" in claims_markdown("T", judged, {"dice": DICE})
+    one_seed = judge([case_claim("a", "b")], evidence(runs("a", HIGH[:1]), runs("b", LOW[:1])))
+    assert "One seed was run" in claims_markdown("T", one_seed, {"dice": DICE})
 
 
 def test_numbers_as_read():

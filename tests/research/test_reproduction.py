@@ -213,15 +213,15 @@ def test_where_nothing_is_averaged_momentum_contrast_goes_on_over_the_rounds(pla
 
 def test_a_task_trains_at_one_hospital_and_the_other_gives_test_images_alone(place):
     task = place.data.tasks["lungs"]
-    asked = task_question("lungs", task, place.data.hospitals, place.runs)
-    internal, other = asked.tests["internal"], asked.tests["external"]
+    question = task_question("lungs", task, place.data.hospitals, place.runs)
+    internal, other = question.tests["internal"], question.tests["external"]
     assert internal.site.data_root.name == "north" and other.site.data_root.name == "south"
     assert set(json.loads(internal.site.datalist.read_text())) == {"training", "testing"}
     assert set(json.loads(other.site.datalist.read_text())) == {"testing"}
     assert other.classes == ("none", "disease")
     p = np.array([[0.2, 0.5, 0.3], [0.9, 0.1, 0.0]])
-    np.testing.assert_allclose(asked.as_asked("external", p), [[0.2, 0.8], [0.9, 0.1]])
-    assert (asked.as_asked("internal", p) == p).all()
+    np.testing.assert_allclose(question.as_asked("external", p), [[0.2, 0.8], [0.9, 0.1]])
+    assert (question.as_asked("internal", p) == p).all()
 
 
 def test_predictions_are_those_of_the_encoder_and_the_same_again(place):
