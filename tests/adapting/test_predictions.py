@@ -1,4 +1,4 @@
-"""What a bundle's outputs are taken for."""
+"""Meaning of a bundle's outputs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Which updates the server refuses, and what it says."""
+"""Updates that the server refuses, and what it says."""
 
 import numpy
 import pytest

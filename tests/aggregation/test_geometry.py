@@ -1,4 +1,4 @@
-"""Where the updates of a round lie to one another."""
+"""Similarity and distance of a round's updates."""
 
 import pytest
 import torch

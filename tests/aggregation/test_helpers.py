@@ -1,4 +1,4 @@
-"""Who helps whom, when, and that nothing of a site that does not answer reaches another."""
+"""Choice of helpers; nothing of a site that does not answer reaches another."""
 
 import pytest
 import torch

@@ -35,7 +35,7 @@ def update(site, n_steps=1, **tensors):
 
 
 def moved(rule, *values, base=0.0):
-    """Where a scalar tensor goes when sites a, b, c, … send these differences."""
+    """Return the value of a scalar tensor after sites a, b, c, … have sent these differences."""
     updates = [update(site, w=tensor([value])) for site, value in zip("abcdefgh", values, strict=False)]
     return rule.aggregate({"w": tensor([base])}, updates).tensors["w"].item()
 

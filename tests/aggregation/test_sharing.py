@@ -1,4 +1,4 @@
-"""Which tensors leave a site."""
+"""Choice of the tensors that leave a site."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What sites are weighed by."""
+"""Weightings of sites."""
 
 import itertools
 import math

@@ -59,7 +59,7 @@ def labeled():
 
 
 def equal(first, second):
-    """Whether two networks have the same bits."""
+    """True where two networks have the same bits."""
     return all(
         torch.equal(a, b) for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True)
     )

@@ -54,7 +54,7 @@ def test_equals_monai_s():
 
 
 def test_monai_s_handler_would_lose_a_macro_average_to_one_absent_class():
-    """Why there is one of our own."""
+    """Reason for one of our own."""
     values, labels = drawn(30)
     labels[labels == 2] = 0
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What a model calls before and after a change, without labels."""
+"""Calls of a model before and after a change, without labels."""
 
 import pytest
 import torch

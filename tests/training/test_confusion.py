@@ -1,4 +1,4 @@
-"""Which class was called instead of which: scores worked out by hand, and sums that need no prediction."""
+"""Confusions of classes: scores worked out by hand, and sums that need no prediction."""
 
 import numpy as np
 import pytest

@@ -31,7 +31,7 @@ def build(network, loader, decay=None, optimizer=None, threshold=0.5, **changes)
 
 
 def shifted(network):
-    """What a site might receive: not what it sent."""
+    """Return a model that a site might receive: not what it sent."""
     received = copy.deepcopy(network)
     with torch.no_grad():
         for parameter in received.parameters():

@@ -1,4 +1,4 @@
-"""What engines get of clips."""
+"""Batches of clips, as engines get them."""
 
 import pytest
 import torch

@@ -35,7 +35,7 @@ def mean_of_sites(values):
 
 @cache
 def found(kind, sites):
-    """What is said of RUNS studies, in none of which two models differ."""
+    """Return the estimates of RUNS studies, in none of which two models differ."""
     rng = np.random.default_rng([len(kind), *sites])
     values = [DRAWN[kind](rng, (RUNS, n)) for n in sites]
     return [estimate(*mean_of_sites([own[run] for own in values])) for run in range(RUNS)]
@@ -56,7 +56,7 @@ def bootstrap_p(kind, sites, resamples=400):
 
 
 def keeps(p, level):
-    """Whether false alarms are no more than the level allows, but for once in a thousand such simulations."""
+    """True where false alarms are no more than the level allows, but for once in a thousand such simulations."""
     return (np.array(p) < level).sum() <= binom.ppf(0.999, len(p), level)
 
 
@@ -126,7 +126,7 @@ def test_of_one_mean_it_is_student_s_t():
 
 
 def test_sites_are_strata():
-    """What is alike within each site is sure, however far the sites are apart; by hand."""
+    """Videos that are alike within each site make a score sure, however far the sites are apart; by hand."""
     near, far = np.array([0.1, 0.3]), np.array([5.0, 5.1, 5.2])
     told = estimate(*mean_of_sites([near, far]))
     first, second = near.var(ddof=1) / 2 / 4, far.var(ddof=1) / 3 / 4

@@ -1,4 +1,4 @@
-"""What is kept of how a model sees frames: worked out by hand, and taken from an evaluator's network."""
+"""Kept features of frames: worked out by hand, and taken from an evaluator's network."""
 
 import math
 

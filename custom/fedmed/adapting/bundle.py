@@ -35,7 +35,7 @@ _FORMS = (("ts", write_torchscript), ("onnx", write_onnx))
 
 @dataclass(frozen=True)
 class Made:
-    """What was made.
+    """An adapted bundle.
 
     Attributes:
         out: the bundle's folder.

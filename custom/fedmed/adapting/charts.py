@@ -28,7 +28,7 @@ def _legend(axes: Axes) -> None:
 
 
 def histograms(adapted: Adapted, references: Mapping[str, Tensor]) -> Figure:
-    """How bright the images are: as they came, as the model sees them now, and those of the training where known."""
+    """Draw the brightness of images: as they came, as the model sees them now, and of the training where known."""
     own, shown = adapted.own, adapted.shown
     colours = own[0]["image"].shape[0] % 3 == 0
     figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
@@ -63,7 +63,7 @@ def _histogram(axes: Axes, shares: Tensor, label: str, colour: str) -> None:
 
 
 def layers(adapted: Adapted) -> Figure:
-    """How far each layer's input lies from that of the training, before and after."""
+    """Draw the distance of each layer's input from that of the training, before and after."""
     figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
     axes = figure.subplots()
     names = list(adapted.layers)
@@ -85,7 +85,7 @@ def layers(adapted: Adapted) -> Figure:
 
 
 def calls(before: Predictions, after: Predictions) -> Figure:
-    """Which classes are called in how many images, and how sure the model is of each image."""
+    """Draw in how many images each class is called, and how sure the model is of each image."""
     figure = Figure(figsize=(WIDTH, 0.42 * len(before.classes) + 1.5))
     figure.set_layout_engine("constrained", wspace=0.08)
     shares, sure = figure.subplots(1, 2)
@@ -112,7 +112,7 @@ def calls(before: Predictions, after: Predictions) -> Figure:
 
 
 def differences(before: Predictions, after: Predictions) -> list[float]:
-    """How much is said otherwise of each image: half the sum of absolute differences, or the share of voxels."""
+    """Return the change of each image's prediction: half the sum of absolute differences, or the share of voxels."""
     found = []
     for old, new in zip(before.each, after.each, strict=True):
         if old.is_mask:

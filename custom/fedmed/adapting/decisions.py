@@ -1,4 +1,4 @@
-"""Whether a bundle adapts to a hospital's images, decided from what it predicts on them."""
+"""Decisions on a bundle's adaptations to a hospital's images, from what it predicts on them."""
 
 import copy
 import math
@@ -44,7 +44,7 @@ UNASKED = "not asked for (--adaptation)"
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is said of one image.
+    """Prediction of one image.
 
     Attributes:
         place: of the image in its list.
@@ -59,13 +59,13 @@ class Prediction:
 
     @property
     def is_mask(self) -> bool:
-        """Whether it is one."""
+        """True for a mask."""
         return self.values.dtype == torch.uint8
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What is said of a list of images.
+    """Predictions of a list of images.
 
     Attributes:
         classes: names of the channels.
@@ -129,7 +129,7 @@ def _form(output: Tensor, classes: Sequence[str]) -> tuple[tuple[str, ...], bool
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether one adaptation is made.
+    """Decision on one adaptation.
 
     Attributes:
         name: of :data:`ADAPTATIONS`.
@@ -225,7 +225,7 @@ def adapt_to(
 def _of_images(
     name: str, own: FolderImages, references: Mapping[str, Tensor], known: Collection[str], forced: bool
 ) -> Decision:
-    """Whether images are to be shown brighter or darker, or in other colours."""
+    """Decide whether images are shown brighter or darker, or in other colours."""
     setting, told = SETTINGS[name][0], references.get(TOLD[name])
     if setting not in known:
         return Decision(name, False, f"this bundle's inference has no '{setting}'")

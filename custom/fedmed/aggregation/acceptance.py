@@ -1,4 +1,4 @@
-"""Whether the server takes a site's update, and how much of it counts where a bound is set."""
+"""Checks by which the server takes or refuses a site's update, and the clipping of large ones."""
 
 import logging
 import math
@@ -64,7 +64,7 @@ def check_update(
 
 
 def all_finite(tensor: Tensor) -> bool:
-    """Whether no element is NaN or infinite.
+    """True where no element is NaN or infinite.
 
     One pass without temporary memory: a NaN or infinity survives in the sum. Finite values whose sum overflows get a
     second, exact look.

@@ -1,4 +1,4 @@
-"""What an aggregation rule reads of a site's update.
+"""Part of a site's update that an aggregation rule reads.
 
 A protocol rather than an import of ``federation.messages.Update``: dependencies point from federation to here.
 """

@@ -1,4 +1,4 @@
-"""How the updates of a round lie to one another: what each has in common with their mean, and how far it is from it."""
+"""Similarity and distance of each update of a round to their mean."""
 
 from collections.abc import Mapping, Sequence
 

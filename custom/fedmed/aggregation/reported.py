@@ -1,4 +1,4 @@
-"""How much each site counts by a positive number that it reports beside its update."""
+"""Weighting by a positive number that each site reports beside its update."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -33,7 +33,7 @@ class ReportedWeighting(Weighting):
         self.name, self.most, self.wanted = name, most, f"'{name}'"
 
     def out_of_range(self, value: float) -> str | None:
-        """What the number must be, in words, if it is not; NaN is in no range."""
+        """Return what the number must be, in words, if it is not; NaN is in no range."""
         return None if 0 < value <= self.most else f"above 0, at most {self.most:,}"
 
     def check_update(self, update: Contribution) -> None:
@@ -42,7 +42,7 @@ class ReportedWeighting(Weighting):
             check_number(update, self.name, self.out_of_range)
 
     def known(self, update: Contribution) -> bool:
-        """Whether it sends the value."""
+        """True where it sends the value."""
         return self.name in update.extras
 
     def instead(self) -> Weighting:

@@ -1,4 +1,4 @@
-"""What a server's rule is: tensors and accepted updates in, the next tensors out."""
+"""Interface of a server's rule: tensors and accepted updates in, the next tensors out."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Model = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class ExpectedSenders:
-    """Who would send what in one kind of round, if every site answered.
+    """Senders of one kind of round, and their tensors, if every site answered.
 
     Attributes:
         roles: every site of the job -> its role, also sites that do not train.
@@ -28,7 +28,7 @@ class ExpectedSenders:
 
 @dataclass(frozen=True)
 class RoundFacts:
-    """When a rule is asked.
+    """Time of a round, and the job's sites.
 
     Attributes:
         round: the round, counted from 0.
@@ -48,7 +48,7 @@ class RoundFacts:
 
 @dataclass
 class Outcome:
-    """What a rule makes of a round.
+    """Result of a rule for a round.
 
     Attributes:
         tensors: the next model: every name of the one before, with its shape and dtype.
@@ -72,7 +72,7 @@ class Outcome:
 
 @runtime_checkable
 class ServerRule(Protocol):
-    """What the server computes from a round's updates: pure tensors, nothing is read or written.
+    """Computation of the server from a round's updates: pure tensors, nothing is read or written.
 
     The server asks in this order: :meth:`check` for each kind of round, then, where a run is resumed,
     :meth:`restore`; in each round :meth:`check_update` for each update and :meth:`aggregate` once. If a round fails
@@ -111,7 +111,7 @@ class ServerRule(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """What must outlive the process: plain values and tensors, also in lists and mappings; ``{}`` if nothing."""
+        """State that must outlive the process: plain values and tensors, also in lists and mappings, or ``{}``."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What may act after the mean of a round, such as a server's optimizer."""
+"""Interface of a step after the mean of a round, such as a server's optimizer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""Which tensors are shared, and what happens to those that no optimizer moves: statistics, counters, constants."""
+"""Choice of the tensors that are shared, and rules for statistics, counters and constants."""
 
 import logging
 import re
@@ -39,12 +39,12 @@ def classify(name: str, tensor: Tensor) -> str:
 
 
 def is_batch_norm_buffer(name: str) -> bool:
-    """Whether the name is that of a BatchNorm statistic or counter; ``buffers: local`` keeps these at the site."""
+    """True for the name of a BatchNorm statistic or counter; ``buffers: local`` keeps these at the site."""
     return name.rpartition(".")[2] in _SUFFIXES
 
 
 def changed(difference: Tensor) -> bool:
-    """Whether a difference has any element other than zero (or False)."""
+    """True where a difference has any element other than zero (or False)."""
     return bool(difference.count_nonzero())
 
 
@@ -103,7 +103,7 @@ class Patterns:
 
 @dataclass(frozen=True)
 class SharingPolicy:
-    """What one role receives from the server and what it sends back; the rest is private and stays on its disk.
+    """Tensors that one role receives from the server, and those it sends back; the rest is private, on its disk.
 
     A role may receive more than it sends (a head that only labelled sites train). It may not send what it does not
     receive: an update is a difference to the received value.

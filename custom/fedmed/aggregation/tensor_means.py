@@ -1,4 +1,4 @@
-"""How a tensor of each kind follows from its senders' differences: parameters, BatchNorm statistics, counters."""
+"""Means of each kind of tensor from its senders' differences: parameters, BatchNorm statistics, counters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -139,7 +139,7 @@ class TensorMeans:
         return result
 
     def weights(self, differences: Sequence[Tensor], senders: Senders) -> Sequence[float]:
-        """What a parameter's differences, before ``scales``, are multiplied with; the senders' coefficients."""
+        """Return the factors of a parameter's differences, before ``scales``: the senders' coefficients."""
         return senders.weights
 
     def _one(self, name: str, model: Mapping[str, Tensor], senders: Senders, mean: BlockMean) -> Tensor:

@@ -23,7 +23,7 @@ FIRST = RoundFacts()
 
 
 class Weighting:
-    """What sites are weighed by, before user weights. A site that did no step never counts.
+    """Weighting of sites, before user weights. A site that did no step never counts.
 
     Attributes:
         kind: its name in a job and in the run's record.
@@ -50,7 +50,7 @@ class Weighting:
         """
 
     def known(self, update: Contribution) -> bool:
-        """Whether the update says what its site is weighed by."""
+        """True where the update says what its site is weighed by."""
         return True
 
     def instead(self) -> "Weighting | None":
@@ -120,7 +120,7 @@ class SampleWeighting(Weighting):
     wanted = "number of samples"
 
     def known(self, update: Contribution) -> bool:
-        """Whether it reports images."""
+        """True where it reports images."""
         return update.n_samples > 0
 
     def instead(self) -> Weighting:

@@ -1,4 +1,4 @@
-"""What an evaluation leaves at a site: scores of each case, patients, pictures of the best, median and worst."""
+"""Files that an evaluation leaves at a site: scores of each case, patients, pictures of the best, median and worst."""
 
 import csv
 import io

@@ -103,7 +103,7 @@ class Corrections:
 
     @property
     def change_scoring(self) -> bool:
-        """Whether one of them changes images that a model is scored with, or the model."""
+        """True where one of them changes images that a model is scored with, or the model."""
         return any(_overrides(item, name) for item in self.items for name in ("change_scored_images", "change_network"))
 
     def attach_to_scoring(self, evaluator: Any) -> None:
@@ -127,7 +127,7 @@ class Corrections:
 
     @property
     def decisions(self) -> str:
-        """What they decided at this site, in words."""
+        """Their decisions at this site, in words."""
         return "; ".join(item.decision for item in self.items if item.decision)
 
     def _values_of(self, item: Correction) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Corrections:
             getattr(item, name)(parameters)
 
     def extras(self) -> dict[str, Any]:
-        """What all of them send."""
+        """Values that all of them send, by name."""
         return {name: value for item in self.items for name, value in item.extras().items()}
 
     def kept_with(self, engine_state: Mapping[str, Any]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def leave_one_out(score: Callable[[Floats], Floats], units: ArrayLike) -> Floats
 
 
 def estimate(values: ArrayLike, strata: ArrayLike | None = None) -> Estimate | None:
-    """What the scores without each unit say of the score of all.
+    """Estimate the error of a score of all units from the scores without each unit.
 
     Args:
         values: (1 + N,), the score of all units, then without each, as of :func:`leave_one_out`.

@@ -1,4 +1,4 @@
-"""What an evaluation keeps for pictures: features of frames, and how far gates of channels are open."""
+"""Material for pictures that an evaluation keeps: features of frames, and how far gates of channels are open."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -69,7 +69,7 @@ class KeptFeatures:
         self.times.append(video.times[places])
 
     def content(self) -> Mapping[str, NDArray[Any]]:
-        """What is drawn of n frames of all videos, and of n_1 and n_2 of the first two; the features stay behind.
+        """Return a picture's content, of n frames of all videos, n_1 and n_2 of the first two; no features.
 
         Returns:
             ``points`` (n, 2), of :func:`two_dimensions`, and ``explained`` (2,); ``phases`` (n,), ``videos`` (n,),

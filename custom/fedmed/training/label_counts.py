@@ -53,7 +53,7 @@ class LabelCounts:
 
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, float | None], labels: Sequence[str]) -> "LabelCounts | None":
-        """What :meth:`numbers` gave; None where a count is missing, as a site may keep it."""
+        """Inverse of :meth:`numbers`; None where a count is missing, as a site may keep it."""
         found = sent_counts(numbers, [f"{count}_{label}" for count in COUNTED for label in labels])
         return None if found is None else cls(*found.reshape(len(COUNTED), -1))
 
@@ -147,7 +147,7 @@ class Confusion:
 
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, float | None], names: Sequence[str]) -> "Confusion | None":
-        """What :meth:`numbers` gave; None where a count is missing, as a site may keep it."""
+        """Inverse of :meth:`numbers`; None where a count is missing, as a site may keep it."""
         found = sent_counts(numbers, [cell(true, called) for true in names for called in names])
         return None if found is None or not names else cls(found.reshape(len(names), -1))
 
@@ -186,7 +186,7 @@ def cell(true: str, called: str) -> str:
 
 @dataclass(frozen=True)
 class Called:
-    """What a model calls on a list of images.
+    """Calls of a model on a list of images.
 
     Attributes:
         entropy: mean over images, of the largest that there is: 0 = sure of everything, 1 = knows nothing.
@@ -198,12 +198,12 @@ class Called:
 
     @property
     def classes(self) -> int:
-        """How many classes are called in more than a few images."""
+        """Number of classes that are called in more than a few images."""
         return sum(share >= RARE for share in self.shares)
 
     @property
     def spread(self) -> float:
-        """How evenly the classes are called: entropy of the shares, of the largest that there is, 0 to 1."""
+        """Entropy of the shares, 0 to 1, of the largest that there is: 1 = all classes are called equally often."""
         total = sum(self.shares)
         parts = [share / total for share in self.shares if share > 0]
         return -sum(part * math.log(part) for part in parts) / math.log(max(2, len(self.shares)))
@@ -224,7 +224,7 @@ def entropy(probabilities: Tensor, several: bool = False) -> float:
 
 
 def classes_called(probabilities: Tensor, several: bool = False) -> Tensor:
-    """Which classes are called in one image: the likeliest, of a voxel likewise; (C,) bool.
+    """Return which classes are called in one image, the likeliest, of a voxel likewise: (C,) bool.
 
     Args:
         probabilities, several: as of :func:`entropy`; of ``several`` each from 0.5 on.
@@ -238,7 +238,7 @@ def classes_called(probabilities: Tensor, several: bool = False) -> Tensor:
 
 
 def called(images: Iterable[tuple[float, Tensor]]) -> Called:
-    """What is called on all images together.
+    """Sum up the calls on all images.
 
     Args:
         images: of each what :func:`entropy` and :func:`classes_called` say; at least one.
@@ -256,7 +256,7 @@ def probabilities(network: nn.Module, logits: Tensor) -> Tensor:
 
 @torch.no_grad()
 def called_by(network: nn.Module, infer: Callable[[Tensor], Any], batches: Iterable[Tensor]) -> Called | None:
-    """What a network calls.
+    """Return the calls of a network.
 
     Args:
         network: in its mode for inference.
@@ -278,7 +278,7 @@ def called_by(network: nn.Module, infer: Callable[[Tensor], Any], batches: Itera
 
 
 def objection(before: Called, after: Called) -> str:
-    """Why a change is rather not to be made, as the end of a sentence; empty where nothing speaks against it."""
+    """Return why not to make a change, as the end of a sentence; empty where nothing speaks against it."""
     if after.classes <= 1 < before.classes:
         return f"the model then calls one class alone, where it called {before.classes} before"
     # A model that took nearly everything for one class was too sure: where it now tells classes apart, it is right

@@ -1,4 +1,4 @@
-"""What an evaluation of masks of videos leaves at a site: scores of each structure, frame by frame."""
+"""Files that an evaluation of masks of videos leaves at a site: scores of each structure, frame by frame."""
 
 import math
 import zlib

@@ -1,4 +1,4 @@
-"""What trains the averaged network at the server: what an overlay's ``server#training`` must be."""
+"""Training of the averaged network at the server: the interface of an overlay's ``server#training``."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,7 +64,7 @@ class ServerEngine(Protocol):
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """What must outlive the round: plain values and tensors on the CPU. None of it leaves the server."""
+        """State that must outlive the round: plain values and tensors on the CPU. None of it leaves the server."""
         ...
 
 

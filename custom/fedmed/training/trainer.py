@@ -278,7 +278,7 @@ def endless(loader: Iterable[Mapping[str, Any]] | None, empty: str) -> Generator
 
 
 def on_gpu(device: torch.device | str) -> bool:
-    """Whether mixed precision pays: float16 autocast is used on CUDA devices alone."""
+    """True where mixed precision pays: float16 autocast is used on CUDA devices alone."""
     return torch.device(device).type == "cuda"
 
 
@@ -324,7 +324,7 @@ class StatefulTrainer(Trainer):
         super(Trainer, self).run()  # not Trainer.run, which replaces the scaler
 
     def state_dict(self) -> dict[str, Any]:  # type: ignore[override] # Ignite's is an OrderedDict
-        """What must outlive a round besides model and optimizer: the scaler's state, ``{}`` without one.
+        """State that must outlive a round besides model and optimizer: the scaler's, ``{}`` without one.
 
         Unlike Ignite's, it holds no epoch or iteration: every round is a run of its own.
         """
@@ -350,7 +350,7 @@ class StatefulTrainer(Trainer):
             )
 
     def extras(self) -> dict[str, float | Tensor]:
-        """What leaves the site besides the model's difference, after :meth:`run`; nothing unless overridden."""
+        """Values that leave the site besides the model's difference, after :meth:`run`; none unless overridden."""
         return {}
 
     def backward(self, loss: Tensor) -> None:

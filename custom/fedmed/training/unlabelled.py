@@ -1,4 +1,4 @@
-"""What engines that learn from images without labels have in common, and the mean teacher of some."""
+"""Base classes of engines that learn from images without labels, and the mean teacher of some."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -182,7 +182,7 @@ class PseudoLabelTrainer(UnlabelledTrainer):
             super().run()
 
     def state_dict(self) -> dict[str, Any]:  # type: ignore[override] # as in StatefulTrainer
-        """What must outlive a round besides model and optimizer: also the teacher and the steps of the ramp-up."""
+        """State that must outlive a round besides model and optimizer: also the teacher, and steps of the ramp-up."""
         teacher = {} if self.teacher is None else {"teacher": dict(self.teacher.state_dict())}
         return super().state_dict() | teacher | ({"steps_done": self.steps_done} if self.ramp_up_steps else {})
 
@@ -223,14 +223,14 @@ class PseudoLabelTrainer(UnlabelledTrainer):
 
     @abstractmethod
     def targets(self, images: Tensor) -> tuple[Any, dict[str, Tensor]]:
-        """What the student shall learn from these images, for :meth:`unlabelled_loss`, and scalars that tell of it."""
+        """Return what the student shall learn from these images, for :meth:`unlabelled_loss`, and scalars of it."""
 
     @abstractmethod
     def unlabelled_loss(self, q: Tensor, targets: Any) -> Tensor:
         """The scalar loss of the student's probabilities (B, C, ...)."""
 
     def student_view(self, images: Tensor, batchdata: Mapping[str, Any]) -> Tensor:
-        """What the student sees of a batch, (B, C, ...)."""
+        """Return what the student sees of a batch, (B, C, ...)."""
         return self.augment(images)
 
     def pseudo_label(self, images: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What an evaluation of videos leaves at a site: labels of each frame along time, and scores of each video."""
+"""Files that an evaluation of videos leaves at a site: labels of each frame along time, scores of each video."""
 
 import logging
 import statistics
@@ -106,7 +106,7 @@ class VideoRecorder(ABC):
 
     @abstractmethod
     def read(self, logits: Tensor, labels: Tensor) -> Sequence[Tensor]:
-        """What is kept of a batch: see :class:`fedmed.training.video_frames.VideoFrames`."""
+        """Return what is kept of a batch: see :class:`fedmed.training.video_frames.VideoFrames`."""
 
     @abstractmethod
     def record(self, video: SeenVideo) -> Recorded:
@@ -255,7 +255,7 @@ class LabelledFrames:
 
     @classmethod
     def of(cls, video: SeenVideo, threshold: float) -> "LabelledFrames":
-        """What :func:`logits_and_presence` read of a video."""
+        """Take what :func:`logits_and_presence` read of a video."""
         logits, truth = video.parts
         return cls(truth.numpy(), torch.sigmoid(logits.double()).numpy(), threshold)
 

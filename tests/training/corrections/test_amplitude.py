@@ -76,7 +76,7 @@ def test_the_bank_is_the_sites_own_and_the_others_and_is_kept():
 
 
 def AmplitudeMixTwice(bank):
-    """What the second batch of a round becomes."""
+    """Return the mix of the second batch of a round."""
     mix = AmplitudeMix(bank)
     mix(torch.rand(4, *SHAPE))
     return mix

@@ -13,7 +13,7 @@ BATCH, SIZE = 4, 8  # as in conftest.py
 
 
 def warned(build, caplog, network, batches, state=(), **options):
-    """What an engine says about its queue; ``state``: of the round before."""
+    """Return an engine's warnings about its queue; ``state``: of the round before."""
     caplog.clear()
     engine = build(network, batches, **options)
     engine.load_state_dict(dict(state))

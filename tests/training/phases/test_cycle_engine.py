@@ -87,7 +87,7 @@ def test_a_silent_site_changes_nothing_but_a_counter(build, clip_batches):
 
 
 def moved(network, batches, weight, rate, optimizer):
-    """How far a training takes the parameters: the L2 norm of all differences."""
+    """Return the L2 norm of all changes of the parameters in a training."""
     before = copy.deepcopy(network).features
     engine(network, batches, rate, epochs=3, cycle_weight=weight, optimizer=optimizer).run()
     pairs = zip(network.features.parameters(), before.parameters(), strict=True)

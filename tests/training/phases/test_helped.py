@@ -31,7 +31,7 @@ def engine_of(network, batches, confidence=0.0, **changes):
 
 
 def other_psi(network, seed):
-    """What another site may have trained."""
+    """Return the ψ that another site may have trained."""
     generator = torch.Generator().manual_seed(seed)
     own = {name: value for name, value in network.state_dict().items() if name.startswith(PSI)}
     return {name: value + 0.3 * torch.randn(value.shape, generator=generator) for name, value in own.items()}

@@ -1,4 +1,4 @@
-"""How strong the frequencies of a site's images are, for the others, and images with those of the sites' mean."""
+"""Strength of the frequencies of a site's images, for the others, and images with that of the sites' mean."""
 
 import logging
 from collections.abc import Callable, Mapping

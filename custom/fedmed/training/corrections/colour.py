@@ -52,7 +52,7 @@ class MatchedColours(Correction):
 
     @property
     def decision(self) -> str:
-        """Whether images are moved."""
+        """A sentence on whether images are moved; empty before it is decided."""
         if self._pair is None:
             return "images keep their colours" if self._decided else ""
         away = distance(*self._pair)

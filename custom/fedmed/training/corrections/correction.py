@@ -1,4 +1,4 @@
-"""What a correction is: it changes gradients or images, or adds a term to the loss, at every step of any engine."""
+"""Base class of corrections, which change gradients, images or the loss at every step of any engine."""
 
 from collections.abc import Callable, Collection, Mapping, Sized
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Images(Sized, Protocol):
 
 @dataclass(frozen=True)
 class RoundStart:
-    """What a correction knows when a round's training begins.
+    """Facts for a correction at the beginning of a round's training.
 
     Attributes:
         received: name -> tensor that the site received, on the network's device; not to be changed.
@@ -53,7 +53,7 @@ class RoundStart:
 
 @dataclass(frozen=True)
 class StepBatch:
-    """What a loss term knows of a training step's batch.
+    """Facts for a loss term about a training step's batch.
 
     Attributes:
         labels: what the site's labels say of the images, as the engine's own loss gets it; None = it learns of images
@@ -64,7 +64,7 @@ class StepBatch:
 
     @property
     def labelled(self) -> bool:
-        """Whether the batch has labels."""
+        """True where the batch has labels."""
         return self.labels is not None
 
 
@@ -82,7 +82,7 @@ class Correction:
 
     @property
     def decision(self) -> str:
-        """What it decided to do at this site, in words, for the site's own files; empty where it decides nothing."""
+        """Its decision at this site, in words, for the site's own files; empty where it decides nothing."""
         return ""
 
     def begin(self, start: RoundStart) -> None:
@@ -159,7 +159,7 @@ class Correction:
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What must outlive the round: plain values and tensors."""
+        """State that must outlive the round: plain values and tensors."""
         return {}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:

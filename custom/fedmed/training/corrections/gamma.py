@@ -1,4 +1,4 @@
-"""How bright a site's images are, for the others, and images nearer to the brightness of others."""
+"""Brightness of a site's images, for the others, and images nearer to the brightness of others."""
 
 import logging
 from collections.abc import Callable, Mapping

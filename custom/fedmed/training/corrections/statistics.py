@@ -39,8 +39,7 @@ class LayerStatistics:
 
     @property
     def distance(self) -> float:
-        """How far the network as it came goes astray here, in deviations of what came: root of the mean over channels
-        of the squared difference of means."""
+        """Distance of ``seen`` from ``came`` in deviations: root of the mean over channels of its square."""
         (mean, variance), (seen, _) = self.came, self.seen
         return float(((seen - mean).square() / variance.clamp_min(1e-5)).mean().sqrt())
 
@@ -51,7 +50,7 @@ class LayerStatistics:
 
 
 def mean_distance(statistics: dict[str, LayerStatistics]) -> float:
-    """How far images lie from those that a network knows: mean distance of its layers; at least one."""
+    """Mean distance over at least one layer, of images from those that a network knows."""
     return sum(one.distance for one in statistics.values()) / len(statistics)
 
 
@@ -139,7 +138,7 @@ def for_inference(network: nn.Module) -> Iterator[None]:
 def _looked_at(
     network: nn.Module, layers: dict[str, _BatchNorm], sums: dict[str, list[Any]], by_batch: bool
 ) -> Iterator[None]:
-    """What goes into layers is summed; all is as for inference, but ``by_batch`` they normalise by the batch."""
+    """Sum what goes into layers; all is as for inference, but ``by_batch`` they normalise by the batch."""
     momenta = {name: one.momentum for name, one in layers.items()}
     counted = {name: _kept(one.num_batches_tracked) for name, one in layers.items()}
     hooks = [one.register_forward_pre_hook(_adding(sums[name])) for name, one in layers.items()]
@@ -193,7 +192,7 @@ class OwnStatistics(Correction):
 
     @property
     def decision(self) -> str:
-        """Whether the last model was changed, and why."""
+        """A sentence on whether the last model was changed, and why."""
         return self._decision
 
     def begin_scoring(self, images: Images, values: Mapping[str, Any]) -> None:
