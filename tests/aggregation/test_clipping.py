@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import tensor
 
-from fedmed.aggregation.acceptance import clip_factors, clipping_record, update_norm, update_norms
+from fedmed.aggregation.acceptance import clip_factors, clipping_record, update_norm
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
 from fedmed.methods.method import MEAN
@@ -94,6 +94,7 @@ def test_record_names_whose_update_was_clipped_and_is_plain_json():
         update("c", w=tensor([1e308]).double() * 1.7),
     ]
     updates[2].tensors["w"] = updates[2].tensors["w"].repeat(4)
-    record = json.loads(json.dumps(clipping_record(update_norms(updates), 2.0), allow_nan=False))
+    norms = {each.site: update_norm(each.tensors) for each in updates}
+    record = json.loads(json.dumps(clipping_record(norms, 2.0), allow_nan=False))
     assert record == {"norms": {"a": 8.0, "b": 1.0, "c": None}, "clipped": {"a": 0.25, "c": 0.0}}
     assert clipping_record({}, None) == {}

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -27,7 +27,7 @@ def check_update(
     seen: Collection[str],
     max_norm: float | None = None,
 ) -> float:
-    """Check one update before it may touch the model; it is changed by neither outcome.
+    """Check one update before it may touch the model, and return its norm; nothing is changed.
 
     Args:
         update: differences that a site sends.
@@ -35,9 +35,6 @@ def check_update(
         round: the current round.
         seen: sites whose update of this round was already accepted.
         max_norm: largest allowed L2 norm over all floating-point differences together; None allows any finite one.
-
-    Returns:
-        That norm.
 
     Raises:
         UpdateRefused: another round's or a repeated update, a wrong number of steps or samples, an unknown or missing
@@ -52,7 +49,11 @@ def check_update(
         count = getattr(update, name)
         if isinstance(count, bool) or not isinstance(count, Integral) or not 0 <= int(count) <= MOST:
             raise UpdateRefused(update.site, f"{name} is {count!r}; it must be a whole number, 0 to {MOST:,}")
-    _check_names(update, expected)
+    if unknown := sorted(set(update.tensors) - set(expected)):
+        reason = f"this name is not one that the site may send ({len(unknown)} such)"
+        raise UpdateRefused(update.site, reason, unknown[0])
+    if missing := sorted(set(expected) - set(update.tensors)):
+        raise UpdateRefused(update.site, f"it is missing ({len(missing)} such)", missing[0])
     for name, reference in expected.items():
         _check_tensor(update, name, reference)
     norm = update_norm(update.tensors)
@@ -90,14 +91,6 @@ def _norm(block: Tensor) -> float:
     return float(torch.linalg.vector_norm(block, dtype=torch.float64)) if math.isinf(norm) else norm
 
 
-def _check_names(update: Contribution, expected: Mapping[str, Tensor]) -> None:
-    if unknown := sorted(set(update.tensors) - set(expected)):
-        reason = f"this name is not one that the site may send ({len(unknown)} such)"
-        raise UpdateRefused(update.site, reason, unknown[0])
-    if missing := sorted(set(expected) - set(update.tensors)):
-        raise UpdateRefused(update.site, f"it is missing ({len(missing)} such)", missing[0])
-
-
 def _check_tensor(update: Contribution, name: str, reference: Tensor) -> None:
     difference = update.tensors[name]
     if not isinstance(difference, Tensor):
@@ -121,19 +114,11 @@ def check_bound(name: str, bound: float | None) -> None:
 
     Args:
         name: its name in the job, ``clip_norm`` or ``max_norm``.
-        bound: largest L2 norm of an update; None bounds nothing.
-
-    Raises:
-        JobError: it is no finite number above 0.
+        bound: largest L2 norm of an update, a finite number above 0 (else JobError); None bounds nothing.
     """
     plain = isinstance(bound, (int, float)) and not isinstance(bound, bool)
     if bound is not None and not (plain and 0 < bound < math.inf):
         raise JobError(f"'{name}' is {bound!r}; give the largest L2 norm of an update, a number above 0")
-
-
-def update_norms(updates: Sequence[Contribution]) -> dict[str, float]:
-    """Return site -> L2 norm over all floating-point differences of its update, BatchNorm statistics included."""
-    return {update.site: update_norm(update.tensors) for update in updates}
 
 
 def clip_factors(norms: Mapping[str, float], clip_norm: float | None) -> dict[str, float]:
@@ -151,15 +136,11 @@ def clip_factors(norms: Mapping[str, float], clip_norm: float | None) -> dict[st
 
 
 def clipping_record(norms: Mapping[str, float], clip_norm: float | None) -> dict[str, Any]:
-    """Return what a round's record says about clipping: nothing without a bound.
-
-    Args:
-        norms: site -> norm of its update.
-        clip_norm: the bound.
+    """Return what a round's record says about clipping; ``{}`` without a bound. Arguments as of :func:`clip_factors`.
 
     Returns:
-        ``norms``: site -> norm of its update, None if beyond the largest number; ``clipped``: site -> factor, only
-        sites above the bound.
+        ``norms``: site -> norm, None if beyond the largest number; ``clipped``: site -> factor, of sites above the
+        bound.
     """
     if clip_norm is None:
         return {}

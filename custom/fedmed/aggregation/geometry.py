@@ -32,27 +32,27 @@ def update_geometry(updates: Sequence[Contribution], coefficients: Mapping[str, 
         return {}
     weights = torch.tensor([coefficients[update.site] / total for update in counted], dtype=torch.float64)
     weights[0] = 0  # The first update is u; the others are u + d, and the mean is u + m.
-    own, to_first, to_mean = _products([update.tensors for update in counted], weights)
+    squares, to_first, to_mean = _products([update.tensors for update in counted], weights)
     first, first_mean = to_first[0].clone(), to_mean[0].clone()
-    for products in (own, to_first, to_mean):
+    for products in (squares, to_first, to_mean):
         products[0] = 0  # the first update's d is zero
     mean = weights @ to_mean
     # Distances come from d and m alone, so what all have in common takes no digits away.
-    distances = (own - 2 * to_mean + mean).clamp_min(0)
-    norms = (first + 2 * to_first + own).clamp_min(0).sqrt()
+    distances = (squares - 2 * to_mean + mean).clamp_min(0)
+    norms = (first + 2 * to_first + squares).clamp_min(0).sqrt()
     length = (first + 2 * first_mean + mean).clamp_min(0).sqrt()
     dots = first + to_first + first_mean + to_mean
-    found = {}
+    geometry = {}
     for place, update in enumerate(counted):
-        found[update.site] = {"norm": float(norms[place]), "distance": float(distances[place])}
+        geometry[update.site] = {"norm": float(norms[place]), "distance": float(distances[place])}
         if norms[place] * length > 0:
-            found[update.site]["cosine"] = float((dots[place] / (norms[place] * length)).clamp(-1, 1))
-    return found
+            geometry[update.site]["cosine"] = float((dots[place] / (norms[place] * length)).clamp(-1, 1))
+    return geometry
 
 
 def _products(updates: Sequence[Mapping[str, Tensor]], weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of u and each d: its own square, its product with u, and with m; (K,) each, float64 sums over blocks."""
-    own, to_first, to_mean = torch.zeros(3, len(updates), dtype=torch.float64)
+    """Return squares of u and each d, their products with u, and with m; (K,) each, float64 sums over blocks."""
+    squares, to_first, to_mean = torch.zeros(3, len(updates), dtype=torch.float64)
     for name, first in updates[0].items():
         if classify(name, first) != "parameter" or not all(name in update for update in updates):
             continue
@@ -66,5 +66,5 @@ def _products(updates: Sequence[Mapping[str, Tensor]], weights: Tensor) -> tuple
                 torch.sub(row[start : start + BLOCK], block[0], out=block[place])
             to_first += block @ block[0]
             to_mean += block @ (shares @ block)
-            own += torch.linalg.vector_norm(block, dim=1).double().square()
-    return own, to_first, to_mean
+            squares += torch.linalg.vector_norm(block, dim=1).double().square()
+    return squares, to_first, to_mean

@@ -9,7 +9,7 @@ from fedmed.errors import JobError, UpdateRefused
 
 
 class ReportedWeighting(Weighting):
-    """By a positive number that each site reports, such as the trace of its Fisher information.
+    """Weighting by a positive number that each site reports, such as the trace of its Fisher information.
 
     A site decides itself how much it counts: one that reports a number a thousand times the others' is nearly alone.
     ``most`` bounds what is taken. Where a site does not report it, because its own settings do not allow it, the round
@@ -42,15 +42,12 @@ class ReportedWeighting(Weighting):
             check_number(update, self.name, self.out_of_range)
 
     def known(self, update: Contribution) -> bool:
-        """True where it sends the value."""
         return self.name in update.extras
 
     def instead(self) -> Weighting:
-        """Samples."""
         return SampleWeighting()
 
     def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
-        """The numbers."""
         return {update.site: float(update.extras[self.name]) for update in updates}
 
 

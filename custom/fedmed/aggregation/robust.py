@@ -48,11 +48,7 @@ class MiddleMean:
         self._scratch = torch.empty(0, dtype=torch.float64)
 
     def check_with(self, normalise: bool, user_weights: Mapping[str, float], buffers: str) -> None:
-        """Refuse arguments of a mean that only have a meaning for a weighted one.
-
-        Raises:
-            JobError: names the argument.
-        """
+        """Refuse, by JobErrors that name them, arguments that only have a meaning for a weighted mean."""
         for site, weight in user_weights.items():
             if weight not in (0, 1):
                 raise JobError(
@@ -60,28 +56,24 @@ class MiddleMean:
                     "remove the weight, leave the site out with 0, or use rule 'mean'"
                 )
         if not normalise:
-            raise JobError(f"'normalise: false' is Eq. 3's weighting, which rule '{self.rule}' does not use; set it to "
-                           "true")  # fmt: skip
+            raise JobError(f"'normalise: false' is Eq. 3's weighting, which '{self.rule}' does not use; set it to true")
         if buffers == "pooled":
             raise JobError(
                 f"buffers 'pooled' needs the weights of a mean; with rule '{self.rule}' use 'average' or 'local'"
             )
 
     def dropped(self, senders: int) -> int:
-        """Values that are dropped at each end."""
+        """Return how many values are dropped at each end."""
         if self.rule == "median":
             return (senders - 1) // 2
         return math.ceil(round(self.trim * senders, 9))  # 0.1 * 30 is 3.0000000000000004
 
     def check_senders(self, what: str, senders: int) -> None:
-        """Refuse what too few sites send.
+        """Refuse, by a JobError, so few senders that nothing would be left, or the median would be a mean.
 
         Args:
-            what: of which they are the senders, for the error: "tensor 'x'".
+            what: is sent by them, for the error: "tensor 'x'".
             senders: how many.
-
-        Raises:
-            JobError: nothing would be left, or the median would be a mean.
         """
         sent = f"{what} is sent by {senders} {'site' if senders == 1 else 'sites'}"
         if self.rule == "median" and senders < 3:
@@ -113,7 +105,10 @@ class MiddleMean:
         cut = self.dropped(count)
         comparators = sorting_network(count, range(cut, count - cut))
         flat, terms = base.reshape(-1), [difference.reshape(-1) for difference in differences]
-        result, rows = torch.empty_like(flat), self._rows(count + 1)
+        if self._scratch.numel() < (count + 1) * BLOCK:
+            self._scratch = torch.empty((count + 1) * BLOCK, dtype=torch.float64)
+        rows = self._scratch[: (count + 1) * BLOCK].view(count + 1, BLOCK)
+        result = torch.empty_like(flat)
         for start in range(0, flat.numel(), BLOCK):
             stop = min(start + BLOCK, flat.numel())
             *values, spare = [row[: stop - start] for row in rows]
@@ -128,11 +123,6 @@ class MiddleMean:
                 total.add_(value)
             result[start:stop].copy_(total.div_(count - 2 * cut).add_(spare.copy_(flat[start:stop])))
         return result.view(base.shape)
-
-    def _rows(self, count: int) -> list[Tensor]:
-        if self._scratch.numel() < count * BLOCK:
-            self._scratch = torch.empty(count * BLOCK, dtype=torch.float64)
-        return list(self._scratch[: count * BLOCK].view(count, BLOCK))
 
 
 @torch.no_grad()
@@ -166,11 +156,7 @@ def sorting_network(n: int, wanted: Collection[int] | None = None) -> list[Compa
                 break
             q, r, d = q // 2, p, q - p
         p //= 2
-    return _needed(comparators, range(n) if wanted is None else wanted)
-
-
-def _needed(comparators: list[Comparator], wanted: Collection[int]) -> list[Comparator]:
-    needed, kept = set(wanted), []
+    needed, kept = set(range(n) if wanted is None else wanted), []
     for i, j in reversed(comparators):
         if i in needed or j in needed:
             kept.append((i, j))

@@ -42,7 +42,7 @@ class RoundFacts:
 
     @property
     def training(self) -> list[str]:
-        """All sites of the job that train, whether or not they sent an update in this round."""
+        """Sites of the job that train, whether or not they sent an update in this round."""
         return [site for site, role in self.roles.items() if role != "evaluate"]
 
 

@@ -87,7 +87,7 @@ class ServerOptimizer:
             new[part].copy_(point)
 
     def state(self) -> dict[str, Any]:
-        """Parameter -> its steps and moments."""
+        """Return parameter -> its steps and moments."""
         return dict(self._kept)
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -118,13 +118,11 @@ class ServerSGD(ServerOptimizer):
     def move(
         self, model: Model, mean: Model, names: Sequence[str], updates: Sequence[Contribution], facts: RoundFacts
     ) -> Mapping[str, Tensor]:
-        """As that of every optimizer; at rate 1 without momentum nothing is computed, for that would round."""
-        if self.rate == 1 and not self.momentum:
+        if self.rate == 1 and not self.momentum:  # the mean itself; to compute it again would round
             return {}
         return super().move(model, mean, names, updates, facts)
 
     def step(self, point: Tensor, gradient: Tensor, moments: Sequence[Tensor], count: int) -> None:
-        """PyTorch's, without dampening."""
         settings: dict[str, Any] = {"weight_decay": 0.0, "dampening": 0.0, "nesterov": False, "maximize": False}
         sgd([point], [gradient], list(moments) or [None], fused=True, lr=self.rate, momentum=self.momentum, **settings)
 
@@ -154,7 +152,6 @@ class ServerAdam(ServerOptimizer):
         return lists | plain | {"beta1": self.beta1, "beta2": self.beta2, "lr": self.rate, "eps": self.epsilon}
 
     def step(self, point: Tensor, gradient: Tensor, moments: Sequence[Tensor], count: int) -> None:
-        """PyTorch's."""
         adam([point], [gradient], weight_decay=0.0, **self._settings(moments, count))
 
 
@@ -178,7 +175,6 @@ class ServerAdamW(ServerAdam):
         self.decay = setting("decay", decay, least=0)
 
     def step(self, point: Tensor, gradient: Tensor, moments: Sequence[Tensor], count: int) -> None:
-        """PyTorch's."""
         adamw([point], [gradient], weight_decay=self.decay, **self._settings(moments, count))
 
 

@@ -33,13 +33,10 @@ class ServerStep(Protocol):
         """
         ...
 
-    def state(self) -> dict[str, Any]:
-        """As :meth:`ServerRule.state`."""
-        ...
+    # The next two are as those of ServerRule.
+    def state(self) -> dict[str, Any]: ...
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """As :meth:`ServerRule.restore`."""
-        ...
+    def restore(self, state: Mapping[str, Any]) -> None: ...
 
 
 def apply_step(

@@ -16,7 +16,7 @@ log = logging.getLogger("fedmed.sharing")
 FULL = "full"
 NORM = "norm"  # a group that every network has: its normalisation layers
 _NORMALISING = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
-_BUFFERS = r"(^|\.)(running_mean|running_var|num_batches_tracked)$"
+_BUFFERS = rf"(^|\.)({'|'.join(_SUFFIXES)})$"
 
 
 def classify(name: str, tensor: Tensor) -> str:
@@ -50,8 +50,7 @@ def changed(difference: Tensor) -> bool:
 
 def maximum(base: Tensor, differences: Sequence[Tensor]) -> Tensor:
     """Return the element-wise maximum over the senders of ``base + difference``, exact, in the dtype of ``base``."""
-    values = [base + difference for difference in differences]
-    return torch.stack(values).amax(dim=0).to(base.dtype)
+    return torch.stack([base + difference for difference in differences]).amax(dim=0).to(base.dtype)
 
 
 @torch.no_grad()
@@ -67,8 +66,7 @@ def pooled_variance(
     Equal to ``sum_k c_k (var_k + mean_k^2) - (sum_k c_k mean_k)^2``, without its cancellation.
 
     Args:
-        mean: global running mean, shape (channels,).
-        variance: global running variance, same shape, which gives the result's dtype.
+        mean, variance: global running statistics, shape (channels,); the result has the dtype of the second.
         mean_differences, variance_differences: one for each site, same shape.
         coefficients: one for each site; they must sum to 1.
     """
@@ -137,7 +135,9 @@ class SharingPolicy:
         names = names if isinstance(names, Mapping) else list(names)
         if buffers not in POLICIES:
             raise SharingError(f"buffer policy '{buffers}' is unknown; use one of {', '.join(POLICIES)}")
-        local = _local_buffers(names) if buffers == "local" else []
+        local = [_BUFFERS] if buffers == "local" else []
+        if local and not any(is_batch_norm_buffer(name) for name in names):
+            raise SharingError("buffers 'local': this network has no BatchNorm statistics to keep; use 'average'")
         receive = Patterns(exclude=[*_group(names, group, groups), *local])
         send = Patterns(exclude=[*receive.exclude, *_group(names, send_group or group, groups)])
         policy = cls(receive, send)
@@ -146,15 +146,15 @@ class SharingPolicy:
         return policy
 
     def received(self, names: Iterable[str]) -> list[str]:
-        """Names that the site takes from the server."""
+        """Return the names that the site takes from the server."""
         return self.receive.select(names)
 
     def sent(self, names: Iterable[str]) -> list[str]:
-        """Names whose differences leave the site."""
+        """Return the names whose differences leave the site."""
         return self.send.select(names)
 
     def private(self, names: Iterable[str]) -> list[str]:
-        """Names that neither come from the server nor leave the site; the site keeps them on its disk."""
+        """Return the names that neither come from the server nor leave the site, which keeps them on its disk."""
         names = list(names)
         public = {*self.received(names), *self.sent(names)}
         return [name for name in names if name not in public]
@@ -188,8 +188,8 @@ class SharingPolicy:
 
 def norm_layers(network: nn.Module) -> list[str]:
     """Patterns of the tensors of a network's normalisation layers: BatchNorm, InstanceNorm, GroupNorm, LayerNorm."""
-    found = [name for name, layer in network.named_modules() if isinstance(layer, _NORMALISING) and layer.state_dict()]
-    return [rf"^{re.escape(name)}\." for name in found]
+    layers = [name for name, layer in network.named_modules() if isinstance(layer, _NORMALISING) and layer.state_dict()]
+    return [rf"^{re.escape(name)}\." for name in layers]
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor], names: Iterable[str] | None = None) -> int:
@@ -215,12 +215,6 @@ def _group(names: Iterable[str], group: str, groups: Mapping[str, Sequence[str]]
                 f"bundle's configs/federation.yaml (groups: {known})"
             )
     return patterns
-
-
-def _local_buffers(names: Iterable[str]) -> list[str]:
-    if not any(is_batch_norm_buffer(name) for name in names):
-        raise SharingError("buffers 'local': this network has no BatchNorm statistics to keep; use 'average'")
-    return [_BUFFERS]
 
 
 def _size(tensors: Iterable[str], names: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ class Senders:
     scales: Sequence[float]
 
     def differences(self, name: str) -> list[Tensor]:
-        """Their differences of a tensor, as they were sent."""
+        """Return their differences of a tensor, as they were sent."""
         return [update.tensors[name] for update in self.updates]
 
 
@@ -174,11 +174,7 @@ def _pooled(name: str, model: Mapping[str, Tensor], senders: Senders) -> Tensor:
 
 
 def check_fit(model: Mapping[str, Tensor], updates: Sequence[Contribution]) -> None:
-    """Refuse updates that do not fit the model.
-
-    Raises:
-        SharingError: names site and tensor.
-    """
+    """Refuse updates that do not fit the model, by a SharingError that names site and tensor."""
     for update in updates:
         for name, difference in update.tensors.items():
             if name not in model:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedmed.aggregation.acceptance import check_bound, clip_factors, clipping_record, update_norms
+from fedmed.aggregation.acceptance import check_bound, clip_factors, clipping_record, update_norm
 from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.robust import MiddleMean
 from fedmed.aggregation.rule import ExpectedSenders, Outcome, RoundFacts
@@ -36,25 +36,17 @@ class Weighting:
     one_vote: ClassVar[bool] = False
 
     def check_sites(self, sites: int) -> None:
-        """Refuse a setting that so many sites cannot have.
-
-        Raises:
-            JobError: says which.
-        """
+        """Refuse, by a JobError, a setting that so many sites cannot have."""
 
     def check_update(self, update: Contribution) -> None:
-        """Refuse an update by what it says about how much its site counts.
-
-        Raises:
-            UpdateRefused: names the value.
-        """
+        """Refuse an update (UpdateRefused) by what it says about how much its site counts."""
 
     def known(self, update: Contribution) -> bool:
         """True where the update says what its site is weighed by."""
         return True
 
     def instead(self) -> "Weighting | None":
-        """By what a round is weighed in which a site does not say it."""
+        """Return the weighting of a round in which a site does not say it; None = there is none."""
         return None
 
     def amounts(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
@@ -68,7 +60,7 @@ class Weighting:
         return idle | self.of_trained([update for update in updates if update.n_steps], user_weights)
 
     def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
-        """:meth:`amounts` of sites that did a step."""
+        """Return :meth:`amounts` of sites that did a step."""
         raise NotImplementedError
 
     def of_round(
@@ -92,48 +84,43 @@ class Weighting:
 
 
 class IterationWeighting(Weighting):
-    """By local optimizer steps: Yang et al. 2021, Eq. 3."""
+    """Weighting by local optimizer steps: Yang et al. 2021, Eq. 3."""
 
     kind = "iterations"
     one_vote = True
 
     def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
-        """Steps of the round."""
         return {update.site: update.n_steps for update in updates}
 
 
 class UniformWeighting(Weighting):
-    """Every site counts the same."""
+    """Weighting in which every site counts the same."""
 
     kind = "uniform"
     one_vote = True
 
     def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
-        """1."""
         return {update.site: 1 for update in updates}
 
 
 class SampleWeighting(Weighting):
-    """By training images: FedAvg (McMahan et al. 2017, arXiv 1602.05629). Where a site does not say it, uniform."""
+    """Weighting by training images: FedAvg (McMahan et al. 2017, arXiv 1602.05629); uniform if a site says none."""
 
     kind = "samples"
     wanted = "number of samples"
 
     def known(self, update: Contribution) -> bool:
-        """True where it reports images."""
         return update.n_samples > 0
 
     def instead(self) -> Weighting:
-        """Uniform."""
         return UniformWeighting()
 
     def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
-        """Training images."""
         return {update.site: update.n_samples for update in updates}
 
 
 class WeightedMean:
-    """Every tensor moves by the weighted mean, or the robust middle, of its senders' differences; then a step may act.
+    """Move every tensor by the weighted mean, or robust middle, of its senders' differences; then a step may act.
 
     A rule, see :class:`fedmed.aggregation.rule.ServerRule`.
 
@@ -192,20 +179,17 @@ class WeightedMean:
             raise JobError(f"'clip_norm' {self.clip_norm:g} never acts: {bound}")
         counted = [site for site in senders.sent if self.user_weights.get(site, 1.0)]
         self.weighting.check_sites(len(counted))
-        for name, count in Counter(name for site in counted for name in senders.sent[site]).items():
-            if self._middle:
+        if self._middle:
+            for name, count in Counter(name for site in counted for name in senders.sent[site]).items():
                 self._middle.check_senders(f"tensor '{name}'", count)
 
     def check_update(self, update: Contribution) -> None:
-        """Refuse what the weighting cannot use."""
         self.weighting.check_update(update)
 
     def state(self) -> dict[str, Any]:
-        """The step's."""
         return {"step": kept} if self.step and (kept := self.step.state()) else {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state`."""
         if set(state) - {"step"} or (state and not self.step):
             raise StateError(f"the kept state of the mean holds {', '.join(map(str, state))}, which this rule has not")
         if self.step:
@@ -218,7 +202,7 @@ class WeightedMean:
 
         Args:
             updates: the senders.
-            weighting: what the round is weighed by; None: these are all updates of the round, which says it.
+            weighting: of the round; None: these are all updates of the round, which says it.
         """
         sites = {update.site for update in updates}
         if len(sites) != len(updates):
@@ -261,15 +245,14 @@ class WeightedMean:
         weighting, reasons = self.weighting.of_round(updates, self.user_weights)
         coefficients = self.coefficients(updates, weighting)  # refuses a round in which no site counts
         check_fit(model, updates)
-        norms = update_norms(updates) if self.clip_norm else {}
-        scales = {u.site: 1.0 for u in updates} | (clip_factors(norms, self.clip_norm) if self.clip_norm else {})
+        norms = {u.site: update_norm(u.tensors) if self.clip_norm else 0.0 for u in updates}
+        scales = clip_factors(norms, self.clip_norm)
         table = SenderTable(updates, partial(self.coefficients, weighting=weighting), self.user_weights, scales)
         result = self._tensors(model, table)
         if self.step:
             sent = [name for name in model if table.of(name).updates]
             result = apply_step(self.step, model, result, sent, updates, facts)
-        record = clipping_record(norms, self.clip_norm)
-        return Outcome(result, coefficients, warnings=reasons, facts=record)
+        return Outcome(result, coefficients, warnings=reasons, facts=clipping_record(norms, self.clip_norm))
 
 
 def site_weights(
@@ -310,14 +293,11 @@ def site_weights(
 
 
 def check_user_weights(user_weights: Mapping[str, float], sites: Collection[str] | None = None) -> None:
-    """Refuse user weights that cannot be meant.
+    """Refuse, by a JobError, a user weight that is negative, not finite or not a number, or of an unknown site.
 
     Args:
         user_weights: site -> weight.
         sites: all sites of the job; None checks the values only.
-
-    Raises:
-        JobError: a site that is not among ``sites``, or a weight that is negative, not finite or not a number.
     """
     for site, weight in user_weights.items():
         if sites is not None and site not in sites:
