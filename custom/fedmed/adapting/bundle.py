@@ -82,33 +82,32 @@ def adapt_bundle(
     check_target(out, replace)
     metadata = check_ready(bundle)
     check_apart(out, bundle.resolve())
-    _check_first(metadata, bundle)
-    known = _config(bundle)[1]
-    neutral = {key: value for key, value in SETTINGS.values() if key in known}
-    values = {**neutral, **({"device": device} if device else {})}
-    with tempfile.TemporaryDirectory(prefix="fedmed-adapt-") as place:
-        opened = open_given(bundle, Path(place) / "bundle", trusted)
-        own = FolderImages(opened, images, values, Path(place) / "results")
-        amount = amount_of(own)
-        if not few:
-            _check_enough(own, amount)
-        adapted = adapt_to(own, references(metadata), known, asked)
-        with staged(out) as folder:
-            version = _fill(folder, bundle, metadata, adapted, amount, Path(place) / "copy")
-            _write_page(folder, out.name, adapted, amount, metadata)
-    return Made(out, version, amount, adapted)
-
-
-def _check_first(metadata: Mapping[str, Any], bundle: Path) -> None:
     if ADAPTED in (metadata.get("federation") or {}):
         raise BundleError(
             f"{bundle} was adapted to a hospital's images already, and no longer has the statistics of its training; "
             "give the bundle that it was made from"
         )
+    known = _config(bundle)[1]
+    values = {key: value for key, value in SETTINGS.values() if key in known}
+    if device:
+        values["device"] = device
+    with tempfile.TemporaryDirectory(prefix="fedmed-adapt-") as place:
+        opened = open_given(bundle, Path(place) / "bundle", trusted)
+        prepared = FolderImages(opened, images, values, Path(place) / "results")
+        amount = amount_of(prepared)
+        if not few:
+            _check_enough(prepared, amount)
+        trained_on = references(metadata)
+        adapted = adapt_to(prepared, trained_on, known, asked)
+        with staged(out) as folder:
+            version = _fill(folder, bundle, metadata, adapted, amount, Path(place) / "copy")
+            # After the digests: whoever gives the bundle on removes the page, and it is whole all the same.
+            write_html(adaptation_page(out.name, adapted, amount, trained_on), folder / DOCS / PAGE)
+    return Made(out, version, amount, adapted)
 
 
 def amount_of(images: FolderImages) -> str:
-    """``24 images``, ``5 scans``, or ``440 frames of 4 videos``."""
+    """Return ``24 images``, ``5 scans``, or ``440 frames of 4 videos``."""
     if images[0]["image"].ndim == 4:
         return count(len(images), "scan")
     if not images.timed:
@@ -179,7 +178,7 @@ def _write_metadata(folder: Path, metadata: Mapping[str, Any], adapted: Adapted,
 
 
 def _write_other_forms(folder: Path, opened: Path, copy: Path) -> None:
-    """TorchScript and ONNX of the adapted weights, where the bundle has them.
+    """Write TorchScript and ONNX of the adapted weights, where the bundle has them.
 
     Args:
         folder: the new bundle.
@@ -217,8 +216,3 @@ def _write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     comment = [line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#")]
     header = "\n".join([*comment, f"Adapted to one hospital's images: {', '.join(settings)}."])
     path.write_text(to_yaml({**content, **settings}, header), encoding="utf-8")
-
-
-def _write_page(folder: Path, name: str, adapted: Adapted, amount: str, metadata: Mapping[str, Any]) -> None:
-    """After the digests: whoever gives the bundle on removes the page, and it is whole all the same."""
-    write_html(adaptation_page(name, adapted, amount, references(metadata)), folder / DOCS / PAGE)

@@ -1,6 +1,6 @@
 """Charts of a bundle before and after its adaptation to a hospital's images."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,16 +29,15 @@ def _legend(axes: Axes) -> None:
 
 def histograms(adapted: Adapted, references: Mapping[str, Tensor]) -> Figure:
     """Draw the brightness of images: as they came, as the model sees them now, and of the training where known."""
-    own, shown = adapted.own, adapted.shown
-    colours = own[0]["image"].shape[0] % 3 == 0
+    colours = adapted.own[0]["image"].shape[0] % 3 == 0
     figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
     panels = figure.subplots(1, 3 if colours else 1, squeeze=False)[0]
     for channel, axes in enumerate(panels):
         which = channel if colours else None
         wanted = None if colours else references.get(INTENSITIES)
-        _histogram(axes, _shares(own, which), "as they came", BEFORE)
-        if shown is not own:
-            _histogram(axes, _shares(shown, which), "as the model sees them", AFTER)
+        _histogram(axes, _shares(adapted.own, which), "as they came", BEFORE)
+        if adapted.shown is not adapted.own:
+            _histogram(axes, _shares(adapted.shown, which), "as the model sees them", AFTER)
         if wanted is not None:
             _histogram(axes, wanted, "of the training hospitals", TRAINING)
         axes.set(xlim=(0, 1), ylim=(0, None), yticks=[], xlabel=CHANNELS[channel] if colours else "brightness, 0 to 1")
@@ -47,11 +46,8 @@ def histograms(adapted: Adapted, references: Mapping[str, Tensor]) -> Figure:
 
 
 def _shares(images: FolderImages, channel: int | None) -> Tensor:
-    def each() -> Iterable[Tensor]:
-        for image in OwnImages(images).spread():
-            yield (image if channel is None else image[-3 + channel]).clamp(0, 1)
-
-    return histogram(each())
+    pictures = OwnImages(images).spread()
+    return histogram((one if channel is None else one[-3 + channel]).clamp(0, 1) for one in pictures)
 
 
 def _histogram(axes: Axes, shares: Tensor, label: str, colour: str) -> None:
@@ -113,17 +109,17 @@ def calls(before: Predictions, after: Predictions) -> Figure:
 
 def differences(before: Predictions, after: Predictions) -> list[float]:
     """Return the change of each image's prediction: half the sum of absolute differences, or the share of voxels."""
-    found = []
+    changes = []
     for old, new in zip(before.each, after.each, strict=True):
         if old.is_mask:
-            found.append(float((old.values != new.values).float().mean()))
+            changes.append(float((old.values != new.values).float().mean()))
         else:
-            found.append(float((old.values - new.values).abs().sum() / 2))
-    return found
+            changes.append(float((old.values - new.values).abs().sum() / 2))
+    return changes
 
 
 def chosen_cases(before: Predictions, after: Predictions, count: int = 6) -> list[int]:
-    """Places in the predictions of a few: half of them those that changed most, the others spread over the list."""
+    """Return places of a few predictions: half of them those that changed most, the others spread over the list."""
     order = torch.tensor(differences(before, after)).argsort(descending=True).tolist()
     most = order[: count // 2]
     others = np.linspace(0, len(order) - 1, count - len(most) + 2)[1:-1].round().astype(int).tolist()

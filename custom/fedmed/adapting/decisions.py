@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,28 +17,16 @@ from fedmed.errors import DataError
 from fedmed.methods.find_method import adaptations
 from fedmed.training.corrections import colour, gamma, statistics
 from fedmed.training.corrections.own_images import MOST, OwnImages
-from fedmed.training.corrections.statistics import (
-    LayerStatistics,
-    adapt,
-    mean_distance,
-    normalisation_layers,
-    of_one_shape,
-    own_statistics,
-)
+from fedmed.training.corrections.statistics import LayerStatistics, of_one_shape
 from fedmed.training.label_counts import TOLERANCE, Called, called, classes_called, entropy, objection
 
-MOST_OF_AXES = {
-    0: 500,
-    2: 60,
-    3: 8,
-}  # images that are looked at, by the axes of what is said of one: classes, masks, volumes
+MOST_OF_AXES = {0: 500, 2: 60, 3: 8}  # images that are looked at, by axes of a prediction: classes, masks, volumes
 STATISTICS, INTENSITY, COLOUR, NONE = "statistics", "intensity", "colour", "none"
 ADAPTATIONS = (INTENSITY, COLOUR, STATISTICS)  # in the order in which they act
 SETTINGS: dict[str, tuple[str, Any]] = {INTENSITY: ("image_gamma", 1.0), COLOUR: ("image_colours", None)}
-TOLD = {INTENSITY: INTENSITIES, COLOUR: COLOURS}
-PRIOR, DEAD_ZONE = (
-    getattr(adaptations()["statistics"], name) for name in ("prior", "dead_zone")
-)  # as in a federation that does not say otherwise
+REFERENCES = {INTENSITY: INTENSITIES, COLOUR: COLOURS}  # what a bundle carries of the training hospitals
+# As in a federation that does not say otherwise.
+PRIOR, DEAD_ZONE = (getattr(adaptations()["statistics"], name) for name in ("prior", "dead_zone"))
 UNASKED = "not asked for (--adaptation)"
 
 
@@ -79,11 +67,11 @@ class Predictions:
 
     @property
     def called(self) -> Called:
-        """All of them together."""
+        """Calls in all of them together."""
         return called((one.entropy, one.called) for one in self.each)
 
     def other_calls(self, after: "Predictions") -> float:
-        """In what share of the images other classes are called than before, 0 to 1."""
+        """Return the share of the images, 0 to 1, in which other classes are called than before."""
         pairs = zip(self.each, after.each, strict=True)
         return sum(not torch.equal(old.called, new.called) for old, new in pairs) / len(self.each)
 
@@ -104,18 +92,18 @@ def predictions(images: FolderImages, network: Any) -> Predictions | None:
     if form is None:
         return None
     names, several, logits = form
-    places, found = spread(len(images), MOST_OF_AXES[first.ndim - 1]).tolist(), list[Prediction]()
+    places, each = spread(len(images), MOST_OF_AXES[first.ndim - 1]).tolist(), list[Prediction]()
     for batch in of_one_shape(images[place]["image"] for place in places):
         outputs = images.infer(torch.stack(batch).to(device), network).float().cpu()
         for values in outputs.softmax(dim=1) if logits else outputs:
             said = values.argmax(dim=0).to(torch.uint8) if values.ndim > 1 else values
-            place = places[len(found)]
-            found.append(Prediction(place, entropy(values, several), classes_called(values, several), said))
-    return Predictions(names, several, tuple(found))
+            place = places[len(each)]
+            each.append(Prediction(place, entropy(values, several), classes_called(values, several), said))
+    return Predictions(names, several, tuple(each))
 
 
 def _form(output: Tensor, classes: Sequence[str]) -> tuple[tuple[str, ...], bool, bool] | None:
-    """Names of the channels, whether several may be there at once, and whether the values are logits."""
+    """Return names of the channels, whether several may be there at once, and whether the values are logits."""
     count = len(output)
     if classes and count not in (len(classes), len(classes) + 1):
         return None
@@ -172,7 +160,7 @@ class Adapted:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Of the bundle's inference, that changed."""
+        """Changed settings of the bundle's inference."""
         return {key: value for one in self.decisions if one.made for key, value in one.settings.items()}
 
     @property
@@ -212,7 +200,7 @@ def adapt_to(
         decision = _of_layers(layers, forced=STATISTICS in asked)
     if decision.made:
         count, adapted = min(len(shown), MOST), copy.deepcopy(network)
-        adapt(adapted, layers, count, PRIOR)
+        statistics.adapt(adapted, layers, count, PRIOR)
         said = predictions(shown, adapted)
         decision = _judged(decision, now, said, forced=STATISTICS in asked)
         if decision.made:
@@ -226,56 +214,53 @@ def _of_images(
     name: str, own: FolderImages, references: Mapping[str, Tensor], known: Collection[str], forced: bool
 ) -> Decision:
     """Decide whether images are shown brighter or darker, or in other colours."""
-    setting, told = SETTINGS[name][0], references.get(TOLD[name])
+    setting, reference = SETTINGS[name][0], references.get(REFERENCES[name])
     if setting not in known:
         return Decision(name, False, f"this bundle's inference has no '{setting}'")
-    if told is None:
-        why = f"the bundle carries no '{TOLD[name]}' of the hospitals that it was trained at"
+    if reference is None:
+        why = f"the bundle carries no '{REFERENCES[name]}' of the hospitals that it was trained at"
         return Decision(name, False, why)
     images = OwnImages(own).spread()
+    decide = _of_gamma if name == INTENSITY else _of_colours
     try:
-        return _of_gamma(histogram(images), told, forced) if name == INTENSITY else _of_colours(images, told, forced)
+        return decide(images, reference, forced)
     except DataError as error:
         return Decision(name, False, str(error).partition("; leave")[0], failed=True)
 
 
-def _of_gamma(own: Tensor, wanted: Tensor, forced: bool) -> Decision:
-    found = matching_gamma(own, wanted)
-    if found == 1 or (1 / gamma.ALIKE <= found <= gamma.ALIKE and not forced):
-        why = f"these images are nearly as bright as those of the training (a gamma of {found:.2f})"
+def _of_gamma(images: Iterator[Tensor], reference: Tensor, forced: bool) -> Decision:
+    whole = matching_gamma(histogram(images), reference)
+    if whole == 1 or (1 / gamma.ALIKE <= whole <= gamma.ALIKE and not forced):
+        why = f"these images are nearly as bright as those of the training (a gamma of {whole:.2f})"
         return Decision(INTENSITY, False, why)
-    used = found**gamma.SHARE
-    why = f"a gamma of {used:.2f}, half of the way to the brightness of the training's images ({found:.2f})"
+    used = whole**gamma.SHARE
+    why = f"a gamma of {used:.2f}, half of the way to the brightness of the training's images ({whole:.2f})"
     return Decision(INTENSITY, True, why, {"image_gamma": used})
 
 
-def _of_colours(images: Any, told: Tensor, forced: bool) -> Decision:
-    own, wanted = colours(images), Colours.of(told.view(3, 3))
-    away = distance(own, wanted)
+def _of_colours(images: Iterator[Tensor], reference: Tensor, forced: bool) -> Decision:
+    local, wanted = colours(images), Colours.of(reference.view(3, 3))
+    away = distance(local, wanted)
     why = f"these colours lie {away:.2g} times as far from those of the training as one image from another"
     if away <= colour.ALIKE and not forced:
         return Decision(COLOUR, False, why)
-    pair = torch.stack([own.stacked(), wanted.stacked()])[:, :2]
+    pair = torch.stack([local.stacked(), wanted.stacked()])[:, :2]
     return Decision(COLOUR, True, why, {"image_colours": pair.tolist()})
 
 
 def _measured(shown: FolderImages, network: nn.Module) -> dict[str, LayerStatistics]:
-    """As :class:`fedmed.training.corrections.statistics.OwnStatistics` does at a site of a federation.
-
-    Raises:
-        DataError: there are too few images, or all are alike.
-    """
-    if normalisation_layers(network) and len(shown) < statistics.FEWEST:
+    """Measure statistics as ``OwnStatistics`` does at a site of a federation; DataError for too few or equal images."""
+    if statistics.normalisation_layers(network) and len(shown) < statistics.FEWEST:
         raise DataError(f"statistics need {statistics.FEWEST} images or more, and {shown.folder} has {len(shown)}")
     device = next(network.parameters()).device
-    batches = (torch.stack(some).to(device) for some in statistics.of_one_shape(OwnImages(shown).spread()))
-    return own_statistics(network, lambda images: shown.infer(images, network), batches)
+    batches = (torch.stack(some).to(device) for some in of_one_shape(OwnImages(shown).spread()))
+    return statistics.own_statistics(network, lambda images: shown.infer(images, network), batches)
 
 
 def _of_layers(layers: Mapping[str, LayerStatistics], forced: bool) -> Decision:
     if not layers:
         return Decision(STATISTICS, False, "the network has no BatchNorm layer, whose statistics could be adapted")
-    away = mean_distance(dict(layers))
+    away = statistics.mean_distance(dict(layers))
     why = f"features lie {away:.2g} deviations from those of the training, the mean of {len(layers)} layers"
     if away <= DEAD_ZONE and not forced:
         return Decision(STATISTICS, False, f"{why}; from {DEAD_ZONE:g} on they are adapted")
@@ -283,7 +268,7 @@ def _of_layers(layers: Mapping[str, LayerStatistics], forced: bool) -> Decision:
 
 
 def _judged(decision: Decision, before: Predictions | None, after: Predictions | None, forced: bool) -> Decision:
-    """The decision, unless what the model calls after it speaks against it."""
+    """Return the decision, or the opposite where what the model calls after it speaks against it."""
     if before is None or after is None:
         return decision
     against = objection(before.called, after.called)

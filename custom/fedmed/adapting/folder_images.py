@@ -67,7 +67,7 @@ class FolderImages:
             )
 
     def _look(self) -> list[Tensor]:
-        """Read all of them once, and return them; none where they are too many to be kept."""
+        """Read all images once, and return them; none where they are too many to be kept."""
         kept, size = [], 0
         for item in self._items():
             image, file = plain(item["image"]), self._file(item)
@@ -80,15 +80,15 @@ class FolderImages:
         return kept if size <= KEPT else []
 
     def _items(self, note: bool = True) -> Iterator[Mapping[str, Any]]:
-        """Those that can be read."""
+        """Items that can be read; the faults of others are kept if ``note``."""
         dataset = self._dataset
         each = (dataset[place] for place in range(len(dataset))) if hasattr(dataset, "__len__") else iter(dataset)
         for item in each:
-            if fault := str(item.get("error") or ""):
-                if note:
-                    self.faults.append(fault)
-                continue
-            yield item
+            fault = str(item.get("error") or "")
+            if not fault:
+                yield item
+            elif note:
+                self.faults.append(fault)
 
     def _file(self, item: Mapping[str, Any]) -> str:
         if "name" in item:
@@ -105,11 +105,7 @@ class FolderImages:
         return len(self.names)
 
     def __getitem__(self, place: int) -> Mapping[str, Tensor]:
-        """``image`` (C, ...), a plain tensor.
-
-        Raises:
-            BundleError: it could be read before, and now it cannot.
-        """
+        """Return ``image`` (C, ...), a plain tensor; BundleError if it could be read before, and now cannot."""
         if self._kept:
             return {"image": self._kept[place]}
         if place < self._next:
@@ -124,17 +120,16 @@ class FolderImages:
         raise BundleError(f"{self.folder} has changed while it was read; start again")
 
     def with_settings(self, settings: Mapping[str, Any]) -> "FolderImages":
-        """The same images with further settings of the bundle's inference."""
+        """Return the same images with further settings of the bundle's inference."""
         return FolderImages(self.root, self.folder, {**self._values, **settings}, self._output)
 
     def network(self) -> Any:
-        """The bundle's network with its weights, ready to infer."""
+        """Return the bundle's network with its weights, ready to infer."""
         with told_by(self.root):
             self.parser.get_parsed_content("weights")
             return self.parser.get_parsed_content("network").eval()
 
     def infer(self, images: Tensor, network: Any) -> Tensor:
-        """The bundle's own inference of a batch (B, C, ...) on the network's device."""
+        """Return what the bundle's inference makes of a batch (B, C, ...) on the network's device."""
         with told_by(self.root), torch.no_grad():
-            found: Tensor = plain(self.parser.get_parsed_content("inferer")(images, network))
-            return found
+            return plain(self.parser.get_parsed_content("inferer")(images, network))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedmed.adapting import charts
 from fedmed.adapting.charts import chosen_cases
-from fedmed.adapting.decisions import COLOUR, INTENSITY, STATISTICS, Adapted, Decision, Prediction
+from fedmed.adapting.decisions import COLOUR, INTENSITY, STATISTICS, Adapted, Prediction
 from fedmed.adapting.folder_images import FolderImages
 from fedmed.data.augment.colours import COLOURS, Colours, colours
 from fedmed.plain_text import in_markdown
@@ -19,6 +19,7 @@ from fedmed.reports.palette import MARKS, png_address
 from fedmed.reports.plots import style, svg
 from fedmed.reports.sheet import Sheet, SheetFigure, SheetTable
 from fedmed.reports.words import join
+from fedmed.training.case_recorder import axial
 from fedmed.training.corrections.own_images import OwnImages
 
 KIND = "adapted to this hospital's images"
@@ -88,26 +89,25 @@ def _facts(adapted: Adapted, amount: str) -> list[tuple[str, str]]:
 
 
 def _notices(adapted: Adapted) -> list[str]:
-    found = [_doubt(one) for one in adapted.decisions if one.doubted]
+    notices = []
+    for one in adapted.decisions:
+        if one.doubted:
+            said = "was made in spite of what the model calls after it" if one.made else "was left out"
+            notices.append(f"'{one.name}' {said}: {one.why}.")
     if adapted.after is None:
-        found.append(
+        notices.append(
             "What this model says of single images cannot be compared: it needs whole videos. Adaptations were decided "
             "by distances alone."
         )
     elif adapted.after.called.classes <= 1:
-        found.append("The model calls one class alone, or none, on these images: it is hardly of use here.")
-    return found
+        notices.append("The model calls one class alone, or none, on these images: it is hardly of use here.")
+    return notices
 
 
-def _doubt(decision: Decision) -> str:
-    said = "was made in spite of what the model calls after it" if decision.made else "was left out"
-    return f"'{decision.name}' {said}: {decision.why}."
-
-
-def _colours(told: Tensor, own: FolderImages) -> SheetTable:
+def _colours(reference: Tensor, own: FolderImages) -> SheetTable:
+    here, there = colours(OwnImages(own).spread()), Colours.of(reference.view(3, 3))
     rows = []
-    looked = [("of this hospital", colours(OwnImages(own).spread()))]
-    for name, one in [*looked, ("of the training hospitals", Colours.of(told.view(3, 3)))]:
+    for name, one in (("of this hospital", here), ("of the training hospitals", there)):
         pairs = zip(one.mean.tolist(), one.deviation.tolist(), strict=True)
         rows.append([name, *(f"{mean:.2f} ± {deviation:.2f}" for mean, deviation in pairs)])
     note = "Mean and deviation of lightness and of two opponent colours (lαβ) over all pixels that are not black."
@@ -127,41 +127,38 @@ def _figures(adapted: Adapted, references: Mapping[str, Tensor]) -> list[SheetFi
     with style():
         if before is not None and after is not None:
             note = f"On {len(before.each)} of the images, evenly spread. To be sure is not to be right."
-            figures.append(
-                SheetFigure(
-                    "What is called, and how sure", note, Markup(svg(charts.calls(before, after), "calls-chart"))
-                )
-            )
+            drawn = Markup(svg(charts.calls(before, after), "calls-chart"))
+            figures.append(SheetFigure("What is called, and how sure", note, drawn))
+        carried = f"as a mean its {', '.join(sorted(references))}" if references else "nothing to compare with"
+        note = f"Of the training hospitals' images the bundle carries {carried}. The darkest bin is cut off."
         drawn = Markup(svg(charts.histograms(adapted, references), "histograms"))
-        figures.append(SheetFigure("How bright the images are", _known(references), drawn))
+        figures.append(SheetFigure("How bright the images are", note, drawn))
         if adapted.layers:
             note = "Of each normalisation layer, in the order of the network: how far the mean of its input lies from "
             note += "that of the training, in deviations."
-            figures.append(
-                SheetFigure("Distance of statistics by layer", note, Markup(svg(charts.layers(adapted), "layers")))
-            )
+            drawn = Markup(svg(charts.layers(adapted), "layers"))
+            figures.append(SheetFigure("Distance of statistics by layer", note, drawn))
     return figures
 
 
-def _known(references: Mapping[str, Tensor]) -> str:
-    carried = f"as a mean its {', '.join(sorted(references))}" if references else "nothing to compare with"
-    return f"Of the training hospitals' images the bundle carries {carried}. The darkest bin is cut off."
-
-
 def cases(adapted: Adapted) -> Markup:
-    """HTML of a few cases; both must have predictions."""
+    """Return HTML of a few cases; both models must have predictions."""
     assert adapted.before is not None and adapted.after is not None
-    parts, changed = [Markup('<div class="calls">')], bool(adapted.made)
+    parts, classes = [Markup('<div class="calls">')], adapted.before.classes
     for number in chosen_cases(adapted.before, adapted.after):
         old, new = adapted.before.each[number], adapted.after.each[number]
-        own, shown = (images[old.place]["image"] for images in (adapted.own, adapted.shown))
+        image, shown = (images[old.place]["image"] for images in (adapted.own, adapted.shown))
         if old.is_mask:
             at = _slice(old, new)
-            pair = [_marked(_picture(own, at), old, at), _marked(_picture(shown, at), new, at)][: 2 if changed else 1]
-            below = _amounts(old, new, adapted.before.classes)
+            pair = [_marked(_picture(image, at), old, at)]
+            if adapted.made:
+                pair.append(_marked(_picture(shown, at), new, at))
+            below = _amounts(old, new, classes)
         else:
-            pair = [_picture(own, None), *([_picture(shown, None)] if adapted.shown is not adapted.own else [])]
-            below = _probabilities(old, new, adapted.before.classes)
+            pair = [_picture(image, None)]
+            if adapted.shown is not adapted.own:
+                pair.append(_picture(shown, None))
+            below = _probabilities(old, new, classes)
         parts.append(_case(adapted.own.names[old.place], pair, below))
     return Markup("").join([*parts, Markup("</div>")])
 
@@ -194,7 +191,7 @@ def _amounts(old: Prediction, new: Prediction, classes: tuple[str, ...]) -> Mark
 
 
 def _slice(old: Prediction, new: Prediction) -> int | None:
-    """Of a volume the axial slice with the most marks, or the middle one; None of a picture."""
+    """Return the axial slice of a volume with the most marks, or the middle one; None of a picture."""
     if old.values.ndim != 3:
         return None
     marked = ((old.values > 0) | (new.values > 0)).sum(dim=(0, 1))
@@ -202,21 +199,16 @@ def _slice(old: Prediction, new: Prediction) -> int | None:
 
 
 def _picture(image: Tensor, at: int | None) -> np.ndarray:
-    """(H, W, 3) from 0 to 1: of a clip the last frame, of a volume a slice, the patient's right on the left."""
-    values = _upright(image[0], at)[None] if at is not None else image.numpy()
+    """Return (H, W, 3) from 0 to 1: the last frame of a clip, or a slice, the patient's right on the left."""
+    values = axial(image[0], at)[None] if at is not None else image.numpy()
     if len(values) % 3:
         values = np.repeat(values[:1], 3, axis=0)
     return np.nan_to_num(values[-3:].transpose(1, 2, 0)).clip(0, 1)
 
 
-def _upright(volume: Tensor, at: int) -> np.ndarray:
-    found: np.ndarray = volume[:, :, at].flip(0, 1).T.numpy()
-    return found
-
-
 def _marked(picture: np.ndarray, said: Prediction, at: int | None) -> np.ndarray:
-    """The picture with the edges of what is marked."""
-    mask = said.values.numpy() if at is None else _upright(said.values, at)
+    """Return the picture with the edges of what is marked."""
+    mask = said.values.numpy() if at is None else axial(said.values, at)
     factor = max(1, OUTLINED // max(mask.shape))
     mask, shown = (np.repeat(np.repeat(one, factor, axis=0), factor, axis=1) for one in (mask, picture))
     for value in range(1, int(mask.max()) + 1):
@@ -235,14 +227,14 @@ def _small(picture: np.ndarray) -> np.ndarray:
 
 
 def card_section(adapted: Adapted, amount: str, version: str) -> str:
-    """The section, as Markdown."""
+    """Return the section of a model card, as Markdown."""
     rows = [
         f"| {one.name}: {WORDS[one.name]} | {'yes' if one.made else 'no'} | {in_markdown(one.why)} |"
         for one in adapted.decisions
     ]
-    share = f" The images' own are {adapted.share:.0%} of the statistics; the rest came with the model." * bool(
-        adapted.share
-    )
+    share = ""
+    if adapted.share:
+        share = f" The images' own are {adapted.share:.0%} of the statistics; the rest came with the model."
     return "\n".join(
         [
             "## Adapted to one hospital's images",
@@ -263,6 +255,6 @@ def card_section(adapted: Adapted, amount: str, version: str) -> str:
 
 
 def with_section(card: str, section: str) -> str:
-    """A card with a section before its first one."""
+    """Return a model card with a section before its first one."""
     head, mark, rest = card.partition("\n## ")
     return f"{head}\n{section}{mark}{rest}" if mark else f"{card.rstrip()}\n\n{section}"
