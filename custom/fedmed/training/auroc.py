@@ -38,17 +38,17 @@ def class_aurocs(probabilities: ArrayLike, labels: ArrayLike, weights: np.ndarra
     if values.ndim != 2 or truth.shape != values.shape[:1]:
         raise FedMedError(f"AUROC: probabilities {values.shape} and labels {truth.shape}; use (n, C) and (n,)")
     counted = np.ones((1, len(truth))) if weights is None else weights
-    found = np.stack([_auroc(values[:, c], truth == c, counted) for c in range(values.shape[1])], axis=-1)
-    return found[0] if weights is None else found
+    aurocs = np.stack([_auroc(values[:, c], truth == c, counted) for c in range(values.shape[1])], axis=-1)
+    return aurocs[0] if weights is None else aurocs
 
 
 def macro_auroc(probabilities: ArrayLike, labels: ArrayLike) -> float:
-    """Mean of :func:`class_aurocs` over the classes that have cases; NaN with fewer than two such classes."""
+    """Return the mean of :func:`class_aurocs` over classes that have cases; NaN with fewer than two such classes."""
     return float(macro_mean(class_aurocs(probabilities, labels)))
 
 
 def macro_mean(aurocs: np.ndarray) -> np.ndarray:
-    """Mean of (..., C) over the last axis without its NaN values; NaN where all are NaN."""
+    """Return the mean of (..., C) over the last axis without its NaN values; NaN where all are NaN."""
     known = np.isfinite(aurocs)
     total, count = np.where(known, aurocs, 0.0).sum(axis=-1), known.sum(axis=-1)
     return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
@@ -57,7 +57,7 @@ def macro_mean(aurocs: np.ndarray) -> np.ndarray:
 def macro_auroc_interval(
     probabilities: ArrayLike, labels: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[float, float]:
-    """95 % percentile interval of :func:`macro_auroc` by the bootstrap over cases.
+    """Return the 95 % percentile interval of :func:`macro_auroc` by the bootstrap over cases.
 
     A class that a resample misses is left out of that resample's mean; a resample of one class only is left out.
 
@@ -84,7 +84,7 @@ def macro_auroc_interval(
 
 
 def accuracy_interval(right: int, cases: int) -> tuple[float, float]:
-    """95 % interval of a share, by Wilson's score; ``cases`` at least 1."""
+    """Return the 95 % interval of a share, by Wilson's score; ``cases`` at least 1."""
     interval = binomtest(right, cases).proportion_ci(0.95, method="wilson")
     return float(interval.low), float(interval.high)
 
@@ -114,16 +114,16 @@ class MacroAuroc:
         labels = self.collected.labels
         value = macro_auroc(self.collected.probabilities(engine.network), labels)
         if math.isnan(value) and self.required:
-            found = [str(label) if self.classes is None else self.classes[label] for label in labels.unique().tolist()]
+            names = [str(label) if self.classes is None else self.classes[label] for label in labels.unique().tolist()]
             raise DataError(
-                f"{name}: the {len(labels)} cases are all of the class '{', '.join(found)}', and an AUROC needs two; "
+                f"{name}: the {len(labels)} cases are all of the class '{', '.join(names)}', and an AUROC needs two; "
                 "list cases of another class too, under 'validation' in the site's datalist"
             )
         engine.state.metrics[name] = value
 
 
 def _auroc(values: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(R,) from values (n,), bool (n,) and weights (R, n)."""
+    """Return (R,) from values (n,), bool (n,) and weights (R, n)."""
     order = np.argsort(values, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(values[order]) != 0])  # of each run of equal values
     sorted_ = weights[:, order].astype(np.float64)

@@ -48,16 +48,13 @@ class Collected(EpochOutputStore):
         return torch.cat([labels for _, labels in self.data]) if self.data else torch.zeros(0, dtype=torch.int64)
 
     def probabilities(self, network: Any) -> Tensor:
-        """float64 (n, C): by ``network.probabilities(logits)`` where the network has it, otherwise by softmax.
+        """Return float64 (n, C), see :func:`fedmed.training.label_counts.probabilities`.
 
-        In double precision, so that cases of which the model is almost certain keep their order.
-
-        Raises:
-            DataError: NaN or infinite logits; names the number of the first such case.
+        Double precision keeps the order of cases of which the model is almost certain. NaN or infinite logits are a
+        DataError, which names the number of the first such case.
         """
         logits = self.logits
-        bad = torch.nonzero(~torch.isfinite(logits).all(dim=1)).flatten().tolist() if len(logits) else []
-        if bad:
+        if bad := torch.nonzero(~torch.isfinite(logits).all(dim=1)).flatten().tolist():
             raise DataError(
                 f"the model's output is NaN or infinite for {len(bad)} of {len(logits)} cases, first for case number "
                 f"{bad[0]}; use another checkpoint, or correct the images if only a few are affected"
@@ -110,7 +107,7 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 
 
 def expected_calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins: int = 15) -> float:
-    """Mean distance of confidence and accuracy over bins of equal width of the confidence (Guo et al. 2017, Eq. 3).
+    """Return the mean distance of confidence and accuracy over bins of equal width (Guo et al. 2017, Eq. 3).
 
     MONAI's ``CalibrationErrorMetric`` is that of a segmentation: it bins each class over the voxels of one image.
 

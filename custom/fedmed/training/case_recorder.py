@@ -20,7 +20,7 @@ from fedmed.data.listed_images import plain
 from fedmed.errors import DataError, FedMedError
 from fedmed.files import write_atomically
 from fedmed.plain_text import in_csv
-from fedmed.training.metrics import hard_dice, hausdorff95, islands
+from fedmed.training.metrics import hard_dice, islands, mask_distances
 
 COLUMNS = ("case", "dice", "hd95", "truth_ml", "prediction_ml", "islands", "islands_ml")
 UNSCORED = "unscored_"  # how the names of pictures begin whose cases nobody has marked
@@ -35,27 +35,16 @@ def require_all(seen: int, named: int, truth: str) -> None:
         )
 
 
-def _save_compressed(content: Mapping[str, Any], stream: BinaryIO) -> None:
-    np.savez_compressed(stream, **content)
-
-
 def pictured(scores: Sequence[float]) -> dict[str, int]:
-    """Indices of the three cases that get pictures: ``best``, ``median`` and ``worst`` score."""
+    """Return the places of the three cases that get pictures: ``best``, ``median`` and ``worst`` score."""
     ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
     return {"best": ranked[0], "median": ranked[len(ranked) // 2], "worst": ranked[-1]}
 
 
 def write_evaluation(
-    folder: Path,
-    header: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    pictures: Mapping[str, Mapping[str, Any]],
+    folder: Path, header: Sequence[str], rows: Iterable[Sequence[str]], pictures: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Write ``cases.csv`` and the pictures, each completely or not at all.
-
-    Raises:
-        DataError: the folder cannot be written.
-    """
+    """Write ``cases.csv`` and the pictures, each completely or not at all; DataError as of :func:`write_table`."""
     write_table(folder / "cases.csv", header, rows)
     write_pictures(folder, pictures)
 
@@ -66,33 +55,34 @@ def write_patients(folder: Path, names: Sequence[str], patients: Sequence[str]) 
     Args:
         folder: of the evaluation.
         names, patients: of the cases, in the order of ``cases.csv``; empty text where the datalist does not say.
-
-    Raises:
-        DataError: the folder cannot be written.
     """
     write_table(folder / "patients.csv", ["case", "patient"], zip(names, patients, strict=True))
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a CSV completely or not at all; its folder is made; no cell is a formula. DataError as above."""
+    """Write a CSV completely or not at all; its folder is made; no cell is a formula.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
     table = io.StringIO(newline="")
     writer = csv.writer(table, lineterminator="\n")
     writer.writerows(map(in_csv, row) for row in (header, *rows))
-    _write(path.parent, {path.name: lambda stream: stream.write(table.getvalue().encode())})
+    _write(path, lambda stream: stream.write(table.getvalue().encode()))
 
 
 def write_pictures(folder: Path, pictures: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write compressed ``<name>.npz`` of each picture; DataError as above."""
-    _write(folder, {f"{name}.npz": partial(_save_compressed, content) for name, content in pictures.items()})
+    """Write compressed ``<name>.npz`` of each picture; DataError as of :func:`write_table`."""
+    for name, content in pictures.items():
+        _write(folder / f"{name}.npz", partial(np.savez_compressed, **content))
 
 
-def _write(folder: Path, files: Mapping[str, Callable[[BinaryIO], object]]) -> None:
+def _write(path: Path, write: Callable[[BinaryIO], object]) -> None:
     try:
-        for name, write in files.items():
-            write_atomically(folder / name, write)
+        write_atomically(path, write)
     except OSError as error:
         raise DataError(
-            f"{folder}: the evaluation cannot be written ({error}); free space or correct its permissions"
+            f"{path.parent}: the evaluation cannot be written ({error}); free space or correct its permissions"
         ) from error
 
 
@@ -122,8 +112,7 @@ class CaseRecorder:
     channels (2, X, Y, Z). Volumes are oriented RAS, as the bundles make them. The slice is the axial one with the
     largest area of the true mask; where that is empty, of the prediction; where both are empty, the middle one.
 
-    FedMed never sends these files: ``cases.csv`` (case, dice, hd95, truth_ml, prediction_ml, and islands and islands_ml
-    of :func:`fedmed.training.metrics.islands`) and ``best.npz``, ``median.npz`` and
+    FedMed never sends these files: ``cases.csv`` with :data:`COLUMNS`, and ``best.npz``, ``median.npz`` and
     ``worst.npz`` with ``image`` (H, W) float in [0, 1], ``truth`` and ``prediction`` (H, W) uint8, ``spacing`` (row,
     column) in mm, ``dice``, ``hd95`` in mm, ``millilitres`` (truth, prediction), ``window`` (2,) and ``case``. Cases
     without masks have no scores: :meth:`draw` writes their pictures, ``unscored_1.npz`` and so on.
@@ -147,7 +136,6 @@ class CaseRecorder:
         self.results: list[CaseResult] = []
 
     def attach(self, engine: Engine) -> None:
-        """Add to an evaluator."""
         engine.add_event_handler(Events.STARTED, self.results.clear)
         engine.add_event_handler(Events.ITERATION_COMPLETED, self._record)
 
@@ -160,20 +148,17 @@ class CaseRecorder:
         """
         require_all(sum(not math.isnan(case.dice) for case in self.results), len(self.names), "mask")
         dices = [result.dice for result in self.results]
-        shown = {name: self.results[place] for name, place in pictured(dices).items()}
-        pictures = {name: self._picture(case) for name, case in shown.items()}
+        pictures = {name: self._picture(self.results[place]) for name, place in pictured(dices).items()}
         write_evaluation(self.folder, COLUMNS, map(_row, self.results), pictures)
-        found: dict[str, float | int] = {"dice_mean": statistics.fmean(dices), "n_cases": len(dices)}
-        found |= {"dice_std": statistics.stdev(dices)} if len(dices) > 1 else {}
-        known = [case.hd95 for case in self.results if not math.isnan(case.hd95)]
-        return found | ({"hd95_median": statistics.median(known)} if known else {})
+        scores: dict[str, float | int] = {"dice_mean": statistics.fmean(dices), "n_cases": len(dices)}
+        if len(dices) > 1:
+            scores["dice_std"] = statistics.stdev(dices)
+        if known := [case.hd95 for case in self.results if not math.isnan(case.hd95)]:
+            scores["hd95_median"] = statistics.median(known)
+        return scores
 
     def draw(self) -> None:
-        """Write a picture of each case and nothing else; of cases that nobody has marked.
-
-        Raises:
-            DataError: the folder cannot be written.
-        """
+        """Write a picture of each case, which nobody has marked, and nothing else; DataError as :meth:`finish`."""
         numbered = enumerate(self.results, start=1)
         write_pictures(self.folder, {f"{UNSCORED}{n}": self._picture(case) for n, case in numbered})
 
@@ -204,7 +189,7 @@ class CaseRecorder:
         return CaseResult(
             case=case,
             dice=math.nan if label is None else hard_dice(prediction, truth),
-            hd95=math.nan if label is None else hausdorff95(*masks, sides),
+            hd95=math.nan if label is None else mask_distances(*masks, sides)[0],
             millilitres=(math.nan if label is None else float(truth.sum()) * voxel, float(prediction.sum()) * voxel),
             islands=n_islands,
             islands_ml=of_voxels * voxel,
@@ -216,13 +201,13 @@ class CaseRecorder:
 
 
 def _row(case: CaseResult) -> tuple[str, ...]:
-    """A line of ``cases.csv``."""
+    """Return a line of ``cases.csv``."""
     truth, prediction, far = (f"{value:.4f}" for value in (*case.millilitres, case.islands_ml))
     return (case.case, f"{case.dice:.6f}", f"{case.hd95:.4f}", truth, prediction, str(case.islands), far)
 
 
 def foreground(mask: Tensor) -> Tensor:
-    """Bool (X, Y, Z) of one channel (above 0.5) or of two (argmax)."""
+    """Return bool (X, Y, Z) of one channel (above 0.5) or of two (argmax)."""
     mask = plain(mask)
     if mask.ndim != 4 or len(mask) not in (1, 2):
         raise FedMedError(f"a mask has shape {tuple(mask.shape)}; use (1, X, Y, Z), or (2, X, Y, Z) for two classes")
@@ -230,7 +215,7 @@ def foreground(mask: Tensor) -> Tensor:
 
 
 def best_slice(truth: Tensor, prediction: Tensor) -> int:
-    """Index of the axial slice to show, of bool (X, Y, Z)."""
+    """Return the index of the axial slice to show, of bool (X, Y, Z)."""
     for mask in (truth, prediction):
         areas = mask.sum(dim=(0, 1))
         if areas.any():
@@ -239,5 +224,5 @@ def best_slice(truth: Tensor, prediction: Tensor) -> int:
 
 
 def axial(volume: Tensor, z: int) -> np.ndarray:
-    """Slice z of an RAS volume (X, Y, Z): rows from front to back, the patient's right side on the left."""
+    """Return slice z of an RAS volume (X, Y, Z): rows from front to back, the patient's right side on the left."""
     return volume[:, :, z].flip(0, 1).T.contiguous().cpu().numpy()

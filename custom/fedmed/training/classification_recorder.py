@@ -4,7 +4,6 @@ import copy
 import logging
 import math
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,6 @@ class ClassificationRecorder:
         self.engine: Any = None
 
     def attach(self, engine: Engine) -> None:
-        """Add to an evaluator."""
         self.engine = engine
         self.collected.attach(engine)
 
@@ -82,14 +80,17 @@ class ClassificationRecorder:
                 "'classes' or the network"
             )
         header = ["case", "label", *(f"p_{name}" for name in self.classes)]
-        cases = zip(self.names, labels, probabilities, strict=True)
-        rows = [(case, self.classes[label], *(f"{p:.6f}" for p in row)) for case, label, row in cases]
+        named = zip(self.names, labels, probabilities, strict=True)
+        rows = [(case, self.classes[label], *(f"{p:.6f}" for p in row)) for case, label, row in named]
         write_evaluation(self.folder, header, rows, self._pictures(probabilities, labels))
-        called = probabilities.argmax(axis=1)
-        if len(called) > 1 and not np.ptp(called):
-            name, right = self.classes[called[0]], int((labels == called[0]).sum())
-            log.warning("the model calls all %d test images '%s', which %d of them are", len(called), name, right)
-        return self._auroc(probabilities, labels) | _accuracy(probabilities, labels)
+        called, cases = probabilities.argmax(axis=1), len(labels)
+        right = int((called == labels).sum())
+        if cases > 1 and not np.ptp(called):
+            name = self.classes[called[0]]
+            log.warning("the model calls all %d test images '%s', which %d of them are", cases, name, right)
+        low, high = accuracy_interval(right, cases)
+        accuracy = {"accuracy": right / cases, "accuracy_low": low, "accuracy_high": high, "n_cases": cases}
+        return self._auroc(probabilities, labels) | accuracy
 
     def _auroc(self, probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         absent = [name for place, name in enumerate(self.classes) if place not in labels]
@@ -105,30 +106,21 @@ class ClassificationRecorder:
     def _pictures(self, probabilities: np.ndarray, labels: np.ndarray) -> dict[str, dict[str, Any]]:
         confidence, predicted = probabilities.max(axis=1), probabilities.argmax(axis=1)
         chosen = pictured(np.where(predicted == labels, confidence, -confidence).tolist())
-        # Read again: all images of the list would need too much memory.
-        images = {place: plain(self.engine.data_loader.dataset[place]["image"]).float() for place in chosen.values()}
-        heat = partial(heat_map, self.engine.network, layer=self.target_layer)
-        shown = {
-            name: hottest_slice(images[place][0].clamp(0, 1), heat(image=images[place], label=int(predicted[place])))
-            for name, place in chosen.items()
-        }
-        return {
-            name: {
-                "image": shown[name][0].numpy(),
-                "heat": shown[name][1].numpy(),
+        pictures = {}
+        for name, place in chosen.items():
+            # Read again: all images of the list would need too much memory.
+            image = plain(self.engine.data_loader.dataset[place]["image"]).float()
+            heat = heat_map(self.engine.network, image, int(predicted[place]), self.target_layer)
+            shown, hot = hottest_slice(image[0].clamp(0, 1), heat)
+            pictures[name] = {
+                "image": shown.numpy(),
+                "heat": hot.numpy(),
                 "probabilities": probabilities[place],
                 "classes": np.array(self.classes),
                 "label": self.classes[labels[place]],
                 "case": self.names[place],
             }
-            for name, place in chosen.items()
-        }
-
-
-def _accuracy(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float | int]:
-    correct, cases = int((probabilities.argmax(axis=1) == labels).sum()), len(labels)
-    low, high = accuracy_interval(correct, cases)
-    return {"accuracy": correct / cases, "accuracy_low": low, "accuracy_high": high, "n_cases": cases}
+        return pictures
 
 
 def heat_map(network: nn.Module, image: Tensor, label: int, layer: str) -> Tensor:
@@ -158,7 +150,7 @@ def heat_map(network: nn.Module, image: Tensor, label: int, layer: str) -> Tenso
 
 
 def hottest_slice(image: Tensor, heat: Tensor) -> tuple[Tensor, Tensor]:
-    """Image and heat map as a picture each.
+    """Return image and heat map as a picture each.
 
     Args:
         image, heat: (H, W), which are returned as they are; or (X, Y, Z) of a volume with axes R, A, S.

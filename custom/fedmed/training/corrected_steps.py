@@ -9,6 +9,7 @@ import torch
 from ignite.engine import Events
 from torch import Tensor, nn
 
+from fedmed.class_paths import class_path
 from fedmed.errors import BundleError, JobError, StateError
 from fedmed.moved_classes import FINISH, hint
 from fedmed.training.corrections.correction import Correction, RoundStart, StepBatch
@@ -18,7 +19,7 @@ KEY = "corrections"  # of an engine's state, with theirs
 
 
 class Corrections:
-    """All corrections of a training, in the order in which the configuration lists them.
+    """Corrections of a training, in the order in which the configuration lists them.
 
     They act by hooks of the optimizer, so they see what it sees: each engine's own way to it, gradient clipping and a
     GradScaler included, stays as it is. Images are changed where a batch is prepared, if one of them does that.
@@ -145,19 +146,15 @@ class Corrections:
 
     def kept_with(self, engine_state: Mapping[str, Any]) -> dict[str, Any]:
         """The engine's state with theirs; the engine's alone without corrections."""
-        states = [{"path": _path(item), "state": item.state_dict()} for item in self.items]
+        states = [{"path": class_path(item), "state": item.state_dict()} for item in self.items]
         return {**engine_state, KEY: states} if states else dict(engine_state)
 
     def load_state_dict(self, engine_state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`kept_with` returned; nothing is loaded where it holds no corrections.
-
-        Raises:
-            StateError: it is of other corrections, or one of them refuses it.
-        """
+        """Go on from what :meth:`kept_with` returned, if it holds corrections; StateError for a state of others."""
         states = engine_state.get(KEY)
         if states is None:
             return
-        theirs, ours = [entry["path"] for entry in states], [_path(item) for item in self.items]
+        theirs, ours = [entry["path"] for entry in states], [class_path(item) for item in self.items]
         if theirs != ours:
             raise StateError(
                 hint(str(theirs), FINISH)
@@ -191,33 +188,29 @@ class LossTerm:
         self._features: Tensor | None = None
         self._hooks: list[Any] = []
         self._kept: dict[str, Any] = {}
-        self._asked = 0
+        self._added = 0
 
     def begin(self) -> None:
-        """From now on the term is added."""
-        self._asked = 0
+        """Add the term from now on."""
+        self._added = 0
         self._hooks = [
             self.engine.network.register_forward_pre_hook(self._note("_images")),
             self._layer.register_forward_pre_hook(self._note("_features")),
         ]
         for name in self.OF_LABELS:
-            if (own := getattr(self.engine, name, None)) is not None:
-                self._put(name, lambda pred, labels, own=own: self._with(own(pred, labels), labels))
+            if (loss := getattr(self.engine, name, None)) is not None:
+                self._put(name, lambda pred, labels, loss=loss: self._with(loss(pred, labels), labels))
         if (backward := getattr(self.engine, "backward", None)) is not None:
             self._put("backward", lambda loss: backward(self._with(loss, None)))
 
     def end(self) -> None:
-        """The engine is as it was.
-
-        Raises:
-            JobError: it never let the whole network see images, so the term was added to nothing.
-        """
+        """Leave the engine as it was; JobError if the whole network never saw images, so nothing had the term."""
         for hook in self._hooks:
             hook.remove()
-        for name, own in self._kept.items():
-            setattr(self.engine, name, own)
+        for name, before in self._kept.items():
+            setattr(self.engine, name, before)
         self._kept = {}
-        if not self._asked:
+        if not self._added:
             raise JobError(
                 f"{type(self.engine).__name__} trains parts of the network by themselves, so there are no features "
                 f"for the loss of {type(self.item).__name__}; use it with another method"
@@ -239,7 +232,7 @@ class LossTerm:
         if images is None or features is None:  # a labelled batch's loss has it already
             return loss
         self._images = self._features = None
-        self._asked += 1
+        self._added += 1
         term = self.item.loss(images, features, StepBatch(labels))
         return loss if term is None else loss + term
 
@@ -256,7 +249,7 @@ def _layer_of(network: nn.Module, name: str) -> nn.Module:
 
 
 class ScoredImages:
-    """The images that an evaluator scores, one by one, as the network sees them before any correction.
+    """Images that an evaluator scores, one by one, as the network sees them before any correction.
 
     Args:
         evaluator: with ``data_loader`` and ``prepare_batch``, which a correction may replace later.
@@ -280,7 +273,7 @@ def _overrides(item: Correction, name: str) -> bool:
 
 
 def _changed(prepare: Callable[..., Any], changing: Sequence[Callable[[Tensor], Tensor]]) -> Callable[..., Any]:
-    """``prepare_batch`` of an engine, whose images go through all of them."""
+    """Return an engine's ``prepare_batch`` with images that go through all changes."""
 
     def prepared(*args: Any, **kwargs: Any) -> Any:
         images, *labels = prepare(*args, **kwargs)
@@ -289,10 +282,6 @@ def _changed(prepare: Callable[..., Any], changing: Sequence[Callable[[Tensor], 
         return (images, *labels)
 
     return prepared
-
-
-def _path(item: Correction) -> str:
-    return f"{type(item).__module__}.{type(item).__qualname__}"
 
 
 def _unscale(optimizer: Any) -> None:

@@ -45,16 +45,16 @@ class Estimate:
     skewness: float = 0.0
 
     def p_above(self) -> float:
-        """One-sided p that the value is above 0."""
+        """Return the one-sided p that the value is above 0."""
         return float(max(t.sf(each, self.freedom) for each in self._statistics()))
 
     def p_differs(self) -> float:
-        """Two-sided p that the value is not 0; below 0.05 exactly where the 95 % interval does not hold 0."""
+        """Return the two-sided p that the value is not 0; below 0.05 exactly where the 95 % interval leaves 0 out."""
         below = max(t.cdf(each, self.freedom) for each in self._statistics())
         return float(min(1.0, 2 * min(self.p_above(), below)))
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """Both ends. That of 0.9 begins above 0 exactly where :meth:`p_above` is below 0.05."""
+        """Return both ends. That of 0.9 begins above 0 exactly where :meth:`p_above` is below 0.05."""
         reach = float(t.ppf((1 + level) / 2, self.freedom))
         low, high = max(reach, self._untransformed(reach)), min(-reach, self._untransformed(-reach))
         return self.value - self.error * low, self.value - self.error * high
@@ -70,7 +70,7 @@ class Estimate:
 
 
 def leave_one_out(score: Callable[[Floats], Floats], units: ArrayLike) -> Floats:
-    """A score of cases, and the same without each unit's, (1 + N,) of N units in the order of their names.
+    """Return a score of cases, and the same without each unit's: (1 + N,) of N units in the order of their names.
 
     Args:
         score: weights (R, n) of the cases, 1 or 0 -> (R,); NaN where such cases have no score.
@@ -95,11 +95,11 @@ def estimate(values: ArrayLike, strata: ArrayLike | None = None) -> Estimate | N
         None where the units cannot tell: there are fewer than three beyond the first of each stratum, or a stratum has
         but one; a score is not defined without some unit; or each says exactly the same, and not 0.
     """
-    found = np.asarray(values, float)
-    value, without = float(found[0]), found[1:]
+    scores = np.asarray(values, float)
+    value, without = float(scores[0]), scores[1:]
     names = np.zeros(len(without)) if strata is None else np.asarray(strata)
     _, of, sizes = np.unique(names, return_inverse=True, return_counts=True)
-    if len(without) - len(sizes) < FEWEST_FREE or sizes.min() < 2 or not np.isfinite(found).all():
+    if len(without) - len(sizes) < FEWEST_FREE or sizes.min() < 2 or not np.isfinite(scores).all():
         return None
     # What each unit adds beside the others of its stratum: of a mean, its distance from that of the stratum.
     apart = (sizes[of] - 1) * ((np.bincount(of, without) / sizes)[of] - without)
@@ -113,5 +113,5 @@ def estimate(values: ArrayLike, strata: ArrayLike | None = None) -> Estimate | N
 
 
 def _freedom(variances: Floats, sizes: NDArray[np.intp]) -> float:
-    """Satterthwaite's, of the sum of the variances of the strata."""
+    """Return Satterthwaite's degrees of freedom of the sum of the variances of the strata."""
     return float(variances.sum() ** 2 / (variances**2 / (sizes - 1)).sum())

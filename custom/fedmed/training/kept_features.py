@@ -17,7 +17,44 @@ FEATURES_FILE = "features"  # of the folder of an evaluation, with .npz
 GATES_FILE = "gates"  # of the folder of an evaluation, with .npz
 
 
-class KeptFeatures:
+class _Listener:
+    """Listens to a layer of an evaluator's network during a run; ``layer`` is its name."""
+
+    layer: str
+
+    def __init__(self) -> None:
+        self._hook: Any = None
+        self.begin()
+
+    def attach(self, engine: Engine) -> None:
+        """Add to an evaluator, before what reads its batches."""
+        engine.add_event_handler(Events.STARTED, self._listen)
+        for end in (Events.COMPLETED, Events.TERMINATE):
+            engine.add_event_handler(end, self._leave)
+
+    def begin(self) -> None:
+        """Forget an earlier run."""
+
+    def hook(self, layer: nn.Module) -> Any:
+        """Register what listens to the layer; return its handle."""
+        raise NotImplementedError
+
+    def _listen(self, engine: Engine) -> None:
+        self.begin()
+        network: nn.Module = engine.network  # type: ignore[attr-defined] # MONAI's evaluators have one
+        layers, own = dict(network.named_modules()), type(self).__name__
+        if self.layer not in layers:
+            raise FedMedError(f"{own}: {type(network).__name__} has no layer '{self.layer}'; name one in 'layer'")
+        self._leave()
+        self._hook = self.hook(layers[self.layer])
+
+    def _leave(self, *_: Any) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+        self._hook = None
+
+
+class KeptFeatures(_Listener):
     """Takes what goes into a layer of the network while an evaluator runs, and keeps some frames of each video.
 
     FedMed never sends what :meth:`content` returns; a recorder writes it into the folder of its evaluation.
@@ -35,31 +72,19 @@ class KeptFeatures:
             raise FedMedError(f"KeptFeatures: frames is {frames}; use 2 or more")
         self.layer, self.frames = layer, frames
         self._batch: Tensor | None = None
-        self._hook: Any = None
-        self.begin()
-
-    def attach(self, engine: Engine) -> None:
-        """Add to an evaluator, before what reads its batches."""
-        engine.add_event_handler(Events.STARTED, self._listen)
-        for end in (Events.COMPLETED, Events.TERMINATE):
-            engine.add_event_handler(end, self._leave)
+        super().__init__()
 
     def begin(self) -> None:
-        """Forget the videos of an earlier run."""
         self.rows: list[NDArray[np.float32]] = []
         self.phases: list[NDArray[np.int16]] = []
         self.times: list[NDArray[np.float64]] = []
 
     def of_batch(self) -> Tensor:
-        """Features (B, D) of the batch that the network has just seen.
-
-        Raises:
-            FedMedError: the layer was not called, or not once with a row a frame.
-        """
-        found, self._batch = self._batch, None
-        if found is None or found.ndim != 2:
+        """Return features (B, D) of the last batch; FedMedError if the layer was not given one row a frame."""
+        batch, self._batch = self._batch, None
+        if batch is None or batch.ndim != 2:
             raise FedMedError(f"KeptFeatures: layer '{self.layer}' was not given one row (B, D) a frame; name another")
-        return found
+        return batch
 
     def keep(self, video: SeenVideo, features: Tensor, phases: Tensor) -> None:
         """Keep some frames of a video of T: features (T, D) and phases (T,)."""
@@ -78,32 +103,19 @@ class KeptFeatures:
         """
         points, explained = two_dimensions(np.concatenate(self.rows))
         videos = np.repeat(np.arange(len(self.rows)), [len(rows) for rows in self.rows])
-        found = {"points": points, "explained": explained, "videos": videos.astype(np.int32)}
-        found |= {"phases": np.concatenate(self.phases), "times": np.concatenate(self.times)}
-        return found | ({"alignment": cosines(*self.rows[:2])} if len(self.rows) > 1 else {})
+        content = {"points": points, "explained": explained, "videos": videos.astype(np.int32)}
+        content |= {"phases": np.concatenate(self.phases), "times": np.concatenate(self.times)}
+        return content | ({"alignment": cosines(*self.rows[:2])} if len(self.rows) > 1 else {})
 
-    def _listen(self, engine: Engine) -> None:
-        self.begin()
-        network: nn.Module = engine.network  # type: ignore[attr-defined] # MONAI's evaluators have one
-        layers = dict(network.named_modules())
-        if self.layer not in layers:
-            raise FedMedError(
-                f"KeptFeatures: {type(network).__name__} has no layer '{self.layer}'; name one in 'layer'"
-            )
-        self._leave()
-        self._hook = layers[self.layer].register_forward_pre_hook(self._take)
-
-    def _leave(self, *_: Any) -> None:
-        if self._hook is not None:
-            self._hook.remove()
-        self._hook = None
+    def hook(self, layer: nn.Module) -> Any:
+        return layer.register_forward_pre_hook(self._take)
 
     def _take(self, _: nn.Module, inputs: tuple[Any, ...]) -> None:
         self._batch = plain(inputs[0]).detach().cpu()
 
 
 def two_dimensions(rows: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The first two principal components of rows (n, D), and the share of the variance that lies along each.
+    """Return the first two principal components of rows (n, D), and the share of the variance that lies along each.
 
     Each points where the row farthest from the mean along it lies, so that the same rows give the same picture. Without
     any variance all is 0.
@@ -125,15 +137,13 @@ def two_dimensions(rows: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.flo
 
 
 def cosines(first: ArrayLike, second: ArrayLike) -> NDArray[np.float32]:
-    """Cosine of every pair of rows (n, D) and (m, D): (n, m); 0 with a row of zeros."""
-    one, other = (torch.as_tensor(np.asarray(rows)).double() for rows in (first, second))
-    found = (
-        torch.nn.functional.normalize(one, dim=1, eps=1e-8) @ torch.nn.functional.normalize(other, dim=1, eps=1e-8).T
-    )
-    return found.float().numpy()
+    """Return the cosine of every pair of rows (n, D) and (m, D): (n, m); 0 with a row of zeros."""
+    tensors = (torch.as_tensor(np.asarray(rows)).double() for rows in (first, second))
+    one, other = (nn.functional.normalize(rows, dim=1, eps=1e-8) for rows in tensors)
+    return (one @ other.T).float().numpy()
 
 
-class KeptGates:
+class KeptGates(_Listener):
     """Takes what comes out of a layer that weighs channels while an evaluator runs, and keeps means over its frames.
 
     The gates of Fang et al. 2025, Eq. 7, are made of a site's own words by layers that never leave it, so FedMed never
@@ -145,17 +155,13 @@ class KeptGates:
 
     def __init__(self, layer: str) -> None:
         self.layer = layer
-        self._hook: Any = None
-        self._begin()
+        super().__init__()
 
-    def attach(self, engine: Engine) -> None:
-        """Add to an evaluator."""
-        engine.add_event_handler(Events.STARTED, self._listen)
-        for end in (Events.COMPLETED, Events.TERMINATE):
-            engine.add_event_handler(end, self._leave)
+    def begin(self) -> None:
+        self._frames, self._sum, self._squares = 0, torch.zeros(()), torch.zeros(())
 
     def content(self) -> dict[str, NDArray[np.float32]]:
-        """``mean`` and ``spread`` (C,), the standard deviation over the frames, float32, and ``frames`` (), how many.
+        """Return ``mean`` and ``spread`` (C,), the standard deviation over frames, float32, and ``frames`` ().
 
         Raises:
             FedMedError: the layer was not called.
@@ -164,25 +170,11 @@ class KeptGates:
             raise FedMedError(f"KeptGates: the network has not used its layer '{self.layer}'; name another in 'layer'")
         mean = self._sum / self._frames
         spread = (self._squares / self._frames - mean**2).clamp(min=0).sqrt()
-        found = {"mean": mean, "spread": spread, "frames": torch.tensor(self._frames)}
-        return {name: value.float().numpy() for name, value in found.items()}
+        content = {"mean": mean, "spread": spread, "frames": torch.tensor(self._frames)}
+        return {name: value.float().numpy() for name, value in content.items()}
 
-    def _begin(self) -> None:
-        self._frames, self._sum, self._squares = 0, torch.zeros(0), torch.zeros(0)
-
-    def _listen(self, engine: Engine) -> None:
-        network: nn.Module = engine.network  # type: ignore[attr-defined] # MONAI's evaluators have one
-        layers = dict(network.named_modules())
-        if self.layer not in layers:
-            raise FedMedError(f"KeptGates: {type(network).__name__} has no layer '{self.layer}'; name one in 'layer'")
-        self._leave()
-        self._begin()
-        self._hook = layers[self.layer].register_forward_hook(self._take)
-
-    def _leave(self, *_: Any) -> None:
-        if self._hook is not None:
-            self._hook.remove()
-        self._hook = None
+    def hook(self, layer: nn.Module) -> Any:
+        return layer.register_forward_hook(self._take)
 
     def _take(self, _: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
         gates = plain(output).detach().double().cpu()
@@ -190,8 +182,6 @@ class KeptGates:
             raise FedMedError(
                 f"KeptGates: layer '{self.layer}' gives {tuple(gates.shape)}; name one that gives a row (B, C) a frame"
             )
-        if not self._frames:
-            self._sum, self._squares = torch.zeros(gates.shape[1]).double(), torch.zeros(gates.shape[1]).double()
         self._frames += len(gates)
-        self._sum += gates.sum(dim=0)
-        self._squares += (gates**2).sum(dim=0)
+        self._sum = self._sum + gates.sum(dim=0)
+        self._squares = self._squares + (gates**2).sum(dim=0)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from fedmed.errors import FedMedError
-from fedmed.training.metrics import f1_scores, precision_scores, recall_scores
+from fedmed.training.metrics import f1_scores, ratios
 
 COUNTED = ("tp", "fp", "fn")  # and, with the name of a label, what a site sends: tp_grasper
 Counts = NDArray[np.int64]
@@ -36,11 +36,7 @@ class LabelCounts:
 
     @classmethod
     def of(cls, truth: ArrayLike, predicted: ArrayLike) -> "LabelCounts":
-        """Count bool (n, J) against bool (n, J).
-
-        Raises:
-            FedMedError: other shapes.
-        """
+        """Count bool (n, J) against bool (n, J); FedMedError for other shapes."""
         true, called = np.asarray(truth, bool), np.asarray(predicted, bool)
         if true.ndim != 2 or true.shape != called.shape:
             raise FedMedError(f"counts: truth {true.shape} and prediction {called.shape}; use (n, J) for both")
@@ -48,44 +44,44 @@ class LabelCounts:
 
     @classmethod
     def none(cls, labels: int) -> "LabelCounts":
-        """Of no frame."""
+        """Return the counts of no frame."""
         return cls(*(np.zeros(labels, np.int64) for _ in COUNTED))
 
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, float | None], labels: Sequence[str]) -> "LabelCounts | None":
         """Inverse of :meth:`numbers`; None where a count is missing, as a site may keep it."""
-        found = sent_counts(numbers, [f"{count}_{label}" for count in COUNTED for label in labels])
-        return None if found is None else cls(*found.reshape(len(COUNTED), -1))
+        counts = sent_counts(numbers, [f"{count}_{label}" for count in COUNTED for label in labels])
+        return None if counts is None else cls(*counts.reshape(len(COUNTED), -1))
 
     def numbers(self, labels: Sequence[str]) -> dict[str, int]:
-        """``tp_<label>`` and so on, plain numbers as a site sends them."""
-        rows = {"tp": self.tp, "fp": self.fp, "fn": self.fn}
-        return {f"{count}_{label}": int(n) for count, row in rows.items() for label, n in zip(labels, row, strict=True)}
+        """Return ``tp_<label>`` and so on, plain numbers as a site sends them."""
+        rows = {count: zip(labels, getattr(self, count), strict=True) for count in COUNTED}
+        return {f"{count}_{label}": int(n) for count, row in rows.items() for label, n in row}
 
     def __add__(self, other: "LabelCounts") -> "LabelCounts":
         return LabelCounts(self.tp + other.tp, self.fp + other.fp, self.fn + other.fn)
 
     def precision(self, absent: str = "zero") -> np.ndarray:
-        """(J,); of a label that is never predicted as ``absent`` says: see :func:`f1_scores`."""
-        return precision_scores(self.tp, self.fp, absent)
+        """Return (J,), ``TP / (TP + FP)``; of a label that is never predicted as ``absent`` says: see :meth:`f1`."""
+        return ratios(self.tp, self.tp + self.fp, absent)
 
     def recall(self, absent: str = "zero") -> np.ndarray:
-        """(J,); of a label that is never present as ``absent`` says."""
-        return recall_scores(self.tp, self.fn, absent)
+        """Return (J,), ``TP / (TP + FN)``; of a label that is never present as ``absent`` says."""
+        return ratios(self.tp, self.tp + self.fn, absent)
 
     def f1(self, absent: str = "zero") -> np.ndarray:
-        """(J,); of a label that is neither present nor predicted as ``absent`` says."""
+        """Return (J,), see :func:`fedmed.training.metrics.f1_scores`."""
         return f1_scores(self.tp, self.fp, self.fn, absent)
 
 
 def sent_counts(numbers: Mapping[str, float | None], names: Sequence[str]) -> Counts | None:
-    """The counts of these names that a site sent, in their order; None where one is missing, as a site may keep it."""
-    found = [numbers.get(name) for name in names]
-    return None if None in found else np.array(found, np.float64).astype(np.int64)
+    """Return a site's counts of these names, in their order; None where one is missing, as a site may keep it."""
+    counts = [numbers.get(name) for name in names]
+    return None if None in counts else np.array(counts, np.float64).astype(np.int64)
 
 
 def average_precisions(truth: ArrayLike, probabilities: ArrayLike, absent: str = "zero") -> np.ndarray:
-    """Average precision of each label by MONAI: the mean of the precisions at which recall grows, ties together.
+    """Return each label's average precision by MONAI: the mean of the precisions at which recall grows, ties together.
 
     Args:
         truth: bool (n, J).
@@ -103,15 +99,15 @@ def average_precisions(truth: ArrayLike, probabilities: ArrayLike, absent: str =
         raise FedMedError(
             f"average precision: truth {true.shape} and probabilities {values.shape}; use (n, J) for both"
         )
-    found = recall_scores(true.sum(0), np.zeros(true.shape[1]), absent)  # 1 for a label that there is
+    precisions = ratios(true.sum(0), true.sum(0), absent)  # 1 for a label that there is
     for label in np.flatnonzero(true.any(0) & ~true.all(0)):
         values_of, truth_of = (torch.from_numpy(part[:, label].copy()) for part in (values, true.astype(np.int64)))
-        found[label] = compute_average_precision(values_of, truth_of)
-    return found
+        precisions[label] = compute_average_precision(values_of, truth_of)
+    return precisions
 
 
 def macro(scores: np.ndarray) -> float:
-    """Mean over the labels without NaN; NaN where all are."""
+    """Return the mean over the labels without NaN; NaN where all are."""
     known = scores[np.isfinite(scores)]
     return float(known.mean()) if len(known) else float("nan")
 
@@ -120,8 +116,7 @@ def macro(scores: np.ndarray) -> float:
 class Confusion:
     """Frames of true class i that were called j: ``table`` int64 (C, C), of C classes of which a frame has one.
 
-    The sum of two is that of all their frames: the score of several sites is that of the union of their frames, though
-    no prediction leaves a site.
+    Sums as of :class:`LabelCounts`.
     """
 
     table: NDArray[np.int64]
@@ -133,26 +128,26 @@ class Confusion:
         Raises:
             FedMedError: other shapes, or a number that is not one of the classes.
         """
-        true, found = np.asarray(truth, np.int64), np.asarray(called, np.int64)
-        if true.ndim != 1 or true.shape != found.shape:
-            raise FedMedError(f"confusion: truth {true.shape} and prediction {found.shape}; use (n,) for both")
-        if len(true) and not 0 <= min(true.min(), found.min()) <= max(true.max(), found.max()) < classes:
+        true, other = np.asarray(truth, np.int64), np.asarray(called, np.int64)
+        if true.ndim != 1 or true.shape != other.shape:
+            raise FedMedError(f"confusion: truth {true.shape} and prediction {other.shape}; use (n,) for both")
+        if len(true) and not 0 <= min(true.min(), other.min()) <= max(true.max(), other.max()) < classes:
             raise FedMedError(f"confusion: a class is not one of 0 … {classes - 1}; correct 'classes' or the labels")
-        return cls(np.bincount(true * classes + found, minlength=classes**2).reshape(classes, classes))
+        return cls(np.bincount(true * classes + other, minlength=classes**2).reshape(classes, classes))
 
     @classmethod
     def none(cls, classes: int) -> "Confusion":
-        """Of no frame."""
+        """Return the counts of no frame."""
         return cls(np.zeros((classes, classes), np.int64))
 
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, float | None], names: Sequence[str]) -> "Confusion | None":
         """Inverse of :meth:`numbers`; None where a count is missing, as a site may keep it."""
-        found = sent_counts(numbers, [cell(true, called) for true in names for called in names])
-        return None if found is None or not names else cls(found.reshape(len(names), -1))
+        counts = sent_counts(numbers, [cell(true, called) for true in names for called in names])
+        return None if counts is None or not names else cls(counts.reshape(len(names), -1))
 
     def numbers(self, names: Sequence[str]) -> dict[str, int]:
-        """``frames_<class>><class>``, truth first: plain numbers as a site sends them."""
+        """Return ``frames_<class>><class>``, truth first: plain numbers as a site sends them."""
         return {cell(names[i], names[j]): int(count) for (i, j), count in np.ndenumerate(self.table)}
 
     def __add__(self, other: "Confusion") -> "Confusion":
@@ -165,7 +160,7 @@ class Confusion:
         return LabelCounts(right, self.table.sum(0) - right, self.table.sum(1) - right)
 
     def scores(self) -> dict[str, float]:
-        """``f1``, ``accuracy``, ``precision`` and ``recall``; NaN without frames.
+        """Return ``f1``, ``accuracy``, ``precision`` and ``recall``; NaN without frames.
 
         The latter two and F1 are means over the classes that occur in truth or prediction (Kassem et al. 2023); one of
         them that is never called has precision 0.
@@ -180,7 +175,7 @@ class Confusion:
 
 
 def cell(true: str, called: str) -> str:
-    """Name of a count that a site sends; names of classes have no ``>``."""
+    """Return the name of a count that a site sends; names of classes have no ``>``."""
     return f"frames_{true}>{called}"
 
 
@@ -210,7 +205,7 @@ class Called:
 
 
 def entropy(probabilities: Tensor, several: bool = False) -> float:
-    """Entropy of the probabilities of one image, the mean over its voxels if it has some, of the largest that there is.
+    """Return the entropy of one image's probabilities, the mean over its voxels, of the largest that there is: 0 to 1.
 
     Args:
         probabilities: (C, ...), which sum to 1 over C.
@@ -232,9 +227,9 @@ def classes_called(probabilities: Tensor, several: bool = False) -> Tensor:
     if several:
         return (probabilities >= 0.5).reshape(len(probabilities), -1).any(dim=1).cpu()
     likeliest = probabilities.argmax(dim=0).flatten().unique()
-    found = torch.zeros(len(probabilities), dtype=torch.bool)
-    found[likeliest.cpu()] = True
-    return found
+    marked = torch.zeros(len(probabilities), dtype=torch.bool)
+    marked[likeliest.cpu()] = True
+    return marked
 
 
 def called(images: Iterable[tuple[float, Tensor]]) -> Called:
@@ -249,32 +244,29 @@ def called(images: Iterable[tuple[float, Tensor]]) -> Called:
 
 
 def probabilities(network: nn.Module, logits: Tensor) -> Tensor:
-    """Probabilities (B, C, ...) of logits: by ``network.probabilities`` where the network has it, else by softmax."""
-    own: Callable[[Tensor], Tensor] | None = getattr(network, "probabilities", None)
-    return own(logits) if own else logits.softmax(dim=1)
+    """Return probabilities (B, C, ...) of logits: by ``network.probabilities`` where there is one, else by softmax."""
+    convert: Callable[[Tensor], Tensor] | None = getattr(network, "probabilities", None)
+    return convert(logits) if convert else logits.softmax(dim=1)
 
 
 @torch.no_grad()
 def called_by(network: nn.Module, infer: Callable[[Tensor], Any], batches: Iterable[Tensor]) -> Called | None:
-    """Return the calls of a network.
+    """Return the calls of a network; None where it says nothing of single images, as one that needs whole videos.
 
     Args:
         network: in its mode for inference.
         infer: the network itself, or what shows it large images by windows.
         batches: of images (B, C, ...), at least one, on the network's device.
-
-    Returns:
-        None where it says nothing of single images, as a network that needs whole videos.
     """
-    found = []
+    calls = []
     for images in batches:
         logits = infer(images)
         if not isinstance(logits, Tensor) or logits.ndim < 2 or len(logits) != len(images) or logits.shape[1] < 2:
             return None
         values = probabilities(network, logits.float())
         several = bool(((values.sum(dim=1) - 1).abs() > TOLERANCE).any())
-        found += [(entropy(one, several), classes_called(one, several)) for one in values]
-    return called(found)
+        calls += [(entropy(one, several), classes_called(one, several)) for one in values]
+    return called(calls)
 
 
 def objection(before: Called, after: Called) -> str:

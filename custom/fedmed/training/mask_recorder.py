@@ -18,44 +18,43 @@ from fedmed.errors import DataError, FedMedError
 from fedmed.training.case_recorder import pictured, write_pictures
 from fedmed.training.kept_features import GATES_FILE, KeptGates
 from fedmed.training.label_counts import macro
-from fedmed.training.metrics import MEAN, PERCENTILE, hard_dice, hard_iou, islands, reduced
+from fedmed.training.metrics import hard_dice, hard_iou, islands, mask_distances
 from fedmed.training.video_frames import SeenVideo, VideoMean
 from fedmed.training.video_recorder import Recorded, VideoRecorder, text
 
 OVERLAPS, DISTANCES = ("dice", "iou"), ("hd95", "assd")
 SCORES = (*OVERLAPS, *DISTANCES)
-POOLED = [PERCENTILE["pooled"], MEAN["pooled"]]  # of DISTANCES
 Scores = NDArray[np.float64]
 WHOLE = "foreground"  # name of all classes as one
 FAR = 0.1  # of the frame's diagonal: what is called so far from all that is true is a distant island
 
 
 def class_scores(truth: NDArray[np.uint8], called: NDArray[np.uint8], classes: int, distances: bool = True) -> Scores:
-    """Dice, IoU, HD95 and ASSD of each class of a mask (Fang et al. 2025).
+    """Return Dice, IoU, HD95 and ASSD of each class of a mask (Fang et al. 2025).
 
     Args:
         truth, called: (H, W), 0 where there is nothing, 1 … ``classes``.
         classes: how many there are beside 0.
-        distances: whether the last two are computed, which takes most of the time; NaN otherwise.
+        distances: compute the last two, which takes most of the time; NaN otherwise.
 
     Returns:
         float64 (classes, 4), distances in pixels. A class in one of both has overlap 0 and the image's diagonal as its
         distances; one that is in neither has NaN throughout.
     """
-    found = np.full((classes, len(SCORES)), np.nan)
+    scores = np.full((classes, len(SCORES)), np.nan)
     for place in range(classes):
         a, b = truth == place + 1, called == place + 1
         if not a.any() and not b.any():
             continue
         masks = torch.from_numpy(a), torch.from_numpy(b)
-        found[place, :2] = hard_dice(*masks), hard_iou(*masks)
+        scores[place, :2] = hard_dice(*masks), hard_iou(*masks)
         if distances:
-            found[place, 2:] = reduced(a, b, None, POOLED)
-    return found
+            scores[place, 2:] = mask_distances(a, b)
+    return scores
 
 
 def frame_scores(of_classes: Scores) -> Scores:
-    """(T, 4) means over the classes that occur in truth or prediction, of (T, classes, 4).
+    """Return (T, 4) means over the classes that occur in truth or prediction, of (T, classes, 4).
 
     Where none does, nothing was there and nothing was called: the overlaps are 1, and there are no distances (NaN).
     """
@@ -65,7 +64,7 @@ def frame_scores(of_classes: Scores) -> Scores:
 
 
 def known_means(values: Scores, axis: int) -> Scores:
-    """Means of what is a number along an axis; NaN where nothing is."""
+    """Return means of what is a number along an axis; NaN where nothing is."""
     return np.apply_along_axis(macro, axis, values)
 
 
@@ -118,7 +117,6 @@ class MaskRecorder(VideoRecorder):
         self.whole, self.columns = whole, ("islands", "island_frames")
 
     def attach(self, engine: Engine) -> None:
-        """Add to an evaluator."""
         self.engine = engine
         if self.gates:
             self.gates.attach(engine)
@@ -140,9 +138,8 @@ class MaskRecorder(VideoRecorder):
         masks = np.stack([part.numpy() for part in video.parts], axis=1)
         self.size = masks.shape[1:]
         for second, dice, pair in zip(video.times, frames[:, 0].tolist(), masks, strict=True):
-            self.seen.append(
-                SeenFrame(f"{name}, {second:.1f} s", dice, bool(pair.any()), zlib.compress(pair.tobytes()))
-            )
+            packed = zlib.compress(pair.tobytes())
+            self.seen.append(SeenFrame(f"{name}, {second:.1f} s", dice, bool(pair.any()), packed))
         header = [*SCORES, *(f"{score}_{label}" for label in self.classes for score in SCORES)]
         lines = (map(text, row) for row in np.hstack([frames, each.reshape(len(each), -1)]))
         far = [islands(true, called, apart=FAR * math.hypot(*self.size))[0] for called, true in masks]
@@ -151,11 +148,11 @@ class MaskRecorder(VideoRecorder):
         return Recorded(row | {"of_classes": known_means(each, 0)}, header, map(tuple, lines))
 
     def finish(self) -> dict[str, float | int]:
-        """As the base class; the gates are written too."""
-        found = super().finish()
+        """Do as the base class, and write the gates."""
+        scores = super().finish()
         if self.gates:
             write_pictures(self.folder, {GATES_FILE: self.gates.content()})
-        return found
+        return scores
 
     def together(self) -> dict[str, float]:
         if self.whole:  # the means say it already, and no class of the model's is meant
@@ -165,15 +162,15 @@ class MaskRecorder(VideoRecorder):
         return {f"{s}_{label}": macro(videos[:, i, j]) for i, label in labels for j, s in enumerate(SCORES)}
 
     def pictures(self) -> dict[str, dict[str, Any]]:
-        """Of the best, the median and the worst frame of those with something to see, if there are any."""
+        """Return those of the best, median and worst frame with something to see; of all frames if none has that."""
         places = [place for place, frame in enumerate(self.seen) if frame.marked] or range(len(self.seen))
         shown = pictured([self.seen[place].dice for place in places])
         return {kind: self._of_frame(places[n]) for kind, n in shown.items()}
 
     def _of_frame(self, place: int) -> dict[str, Any]:
-        """Its image is read again: the images of all frames would need too much memory."""
         frame = self.seen[place]
         called, truth = np.frombuffer(zlib.decompress(frame.masks), np.uint8).reshape(self.size)
+        # Read again: the images of all frames would need too much memory.
         image = unit_float(plain(self.engine.data_loader.dataset[place]["image"])[-1])
         return {
             "image": (image.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy(),
@@ -189,24 +186,26 @@ class MaskDice(VideoMean):
     """Mean over videos of the Dice of their frames, as an evaluator's key metric; see ``dice_mean`` above."""
 
     def __init__(self) -> None:
-        super().__init__(called_and_true, _mean_dice)
+        super().__init__(called_and_true, self._of_video)
 
-
-def _mean_dice(video: SeenVideo) -> float:
-    classes = max(int(part.max()) for part in video.parts)  # those above are in neither
-    return float(frame_scores(scores_of(video, max(classes, 1), distances=False))[:, 0].mean())
+    @staticmethod
+    def _of_video(video: SeenVideo) -> float:
+        classes = max(int(part.max()) for part in video.parts)  # those above are in neither
+        return float(frame_scores(scores_of(video, max(classes, 1), distances=False))[:, 0].mean())
 
 
 def scores_of(video: SeenVideo, classes: int, distances: bool = True) -> Scores:
-    """(T, classes, 4) of what :func:`called_and_true` read."""
-    called, truth = (part.numpy() for part in video.parts)
-    pairs = zip(truth, called, strict=True)
-    return np.stack([class_scores(true, found, classes, distances) for true, found in pairs])
+    """Return (T, classes, 4) of what :func:`called_and_true` read."""
+    pairs = zip(*(part.numpy() for part in video.parts), strict=True)
+    return np.stack([class_scores(true, called, classes, distances) for called, true in pairs])
 
 
 def called_and_true(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Masks uint8 (B, H, W) that are called and true, of logits (B, 1 + classes, H, W) and whole numbers (B, H, W) or
-    (B, 1, H, W).
+    """Return masks uint8 (B, H, W) that are called and true.
+
+    Args:
+        logits: (B, 1 + classes, H, W).
+        labels: whole numbers (B, H, W) or (B, 1, H, W).
 
     Raises:
         FedMedError: other shapes, or a value that no output stands for.

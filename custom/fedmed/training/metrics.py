@@ -1,7 +1,7 @@
-"""Scores of masks: overlap, surface distance, islands and volumes; and outputs collected over an epoch."""
+"""Scores of masks: overlap, surface distance and islands; and scores from counts."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,11 +11,10 @@ from torch import Tensor
 from fedmed.errors import FedMedError
 
 APART = 10.0  # mm, from which on a part of a prediction is an island
-Reduce = Callable[[np.ndarray, np.ndarray], float]
 
 
 def hard_dice(prediction: Tensor, truth: Tensor) -> float:
-    """``2 |A ∩ B| / (|A| + |B|)`` of two bool masks of one shape: 1 when both are empty, 0 when one is.
+    """Return ``2 |A ∩ B| / (|A| + |B|)`` of two bool masks of one shape: 1 when both are empty, 0 when one is.
 
     Counted in integers: float32 sums, as in MONAI's ``compute_dice``, are exact only up to 16.7 million voxels.
     """
@@ -24,13 +23,13 @@ def hard_dice(prediction: Tensor, truth: Tensor) -> float:
 
 
 def hard_iou(prediction: Tensor, truth: Tensor) -> float:
-    """``|A ∩ B| / |A ∪ B|`` of two bool masks of one shape; the same conventions. Equals ``D / (2 - D)``."""
+    """Return ``|A ∩ B| / |A ∪ B|`` of two bool masks of one shape; the same conventions. Equals ``D / (2 - D)``."""
     union = int((prediction | truth).sum())
     return int((prediction & truth).sum()) / union if union else 1.0
 
 
 def f1_scores(tp: ArrayLike, fp: ArrayLike, fn: ArrayLike, absent: str = "zero") -> np.ndarray:
-    """``2 TP / (2 TP + FP + FN)`` of each label, from counts; MONAI's ``ConfusionMatrixMetric`` needs every prediction.
+    """Return ``2 TP / (2 TP + FP + FN)`` of each label; MONAI's ``ConfusionMatrixMetric`` needs every prediction.
 
     Args:
         tp, fp, fn: counts of the J labels, shape (J,).
@@ -44,42 +43,21 @@ def f1_scores(tp: ArrayLike, fp: ArrayLike, fn: ArrayLike, absent: str = "zero")
         FedMedError: an unknown ``absent``.
     """
     tp, fp, fn = (np.asarray(counts, dtype=np.float64) for counts in (tp, fp, fn))
-    return _shares(2 * tp, 2 * tp + fp + fn, absent)
+    return ratios(2 * tp, 2 * tp + fp + fn, absent)
 
 
-def precision_scores(tp: ArrayLike, fp: ArrayLike, absent: str = "zero") -> np.ndarray:
-    """``TP / (TP + FP)`` of each label; ``absent``: of one that is never predicted. Otherwise as :func:`f1_scores`."""
-    tp, fp = (np.asarray(counts, dtype=np.float64) for counts in (tp, fp))
-    return _shares(tp, tp + fp, absent)
-
-
-def recall_scores(tp: ArrayLike, fn: ArrayLike, absent: str = "zero") -> np.ndarray:
-    """``TP / (TP + FN)`` of each label; ``absent``: of one that is never present. Otherwise as :func:`f1_scores`."""
-    tp, fn = (np.asarray(counts, dtype=np.float64) for counts in (tp, fn))
-    return _shares(tp, tp + fn, absent)
-
-
-def _shares(part: np.ndarray, whole: np.ndarray, absent: str) -> np.ndarray:
+def ratios(part: ArrayLike, whole: ArrayLike, absent: str) -> np.ndarray:
+    """Return ``part / whole``, float64; where ``whole`` is 0, as ``absent`` says: see :func:`f1_scores`."""
     if absent not in ("zero", "skip"):
         raise FedMedError(f"F1: absent is {absent!r}; use 'zero' or 'skip'")
-    empty = 0.0 if absent == "zero" else np.nan
-    return np.divide(part, whole, out=np.full_like(whole, empty), where=whole > 0)
-
-
-PERCENTILE: Mapping[str, Reduce] = {
-    "pooled": lambda there, back: np.percentile(np.concatenate([there, back]), 95),
-    "max_directed": lambda there, back: max(np.percentile(there, 95), np.percentile(back, 95)),
-}
-MEAN: Mapping[str, Reduce] = {
-    "pooled": lambda there, back: np.concatenate([there, back]).mean(),
-    "directed_mean": lambda there, back: (there.mean() + back.mean()) / 2,
-}
+    part, whole = np.asarray(part, np.float64), np.asarray(whole, np.float64)
+    return np.divide(part, whole, out=np.full_like(whole, 0.0 if absent == "zero" else np.nan), where=whole > 0)
 
 
 def surface_distances(
     a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Distance of each border pixel of A to the nearest border pixel of B, and the other way round.
+    """Return the distance of each border pixel of A to the nearest border pixel of B, and the other way round.
 
     The border is the mask minus its erosion by the 1-connected cross; what touches the image's edge is border.
 
@@ -97,64 +75,43 @@ def surface_distances(
     return to_b[borders[0]], to_a[borders[1]]
 
 
-def hausdorff95(a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None = None, variant: str = "pooled") -> float:
-    """95th percentile of the surface distances, linearly interpolated.
+def mask_distances(a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None = None) -> tuple[float, float]:
+    """Return HD95 and ASSD: 95th percentile, linearly interpolated, and mean of the surface distances.
+
+    Both are of the two directions together, as in MedPy; MONAI's HD95 is the larger of two directions' percentiles.
 
     Args:
         a, b, spacing: as in :func:`surface_distances`, but masks may be empty.
-        variant: ``pooled`` = of both directions together (as in MedPy); ``max_directed`` = the larger of the two
-            directions' percentiles (as in MONAI).
 
     Returns:
-        The distance; the image's diagonal when exactly one mask is empty; NaN (leave the case out) when both are.
+        The image's diagonal when exactly one mask is empty; NaN (leave the case out) when both are.
 
     Raises:
-        FedMedError: an unknown variant, or masks of different shapes.
-    """
-    return reduced(a, b, spacing, [_named(PERCENTILE, variant)])[0]
-
-
-def average_distance(
-    a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None = None, variant: str = "pooled"
-) -> float:
-    """Average symmetric surface distance; arguments, result and errors as of :func:`hausdorff95`.
-
-    Args:
-        variant: ``pooled`` = mean over both directions together (MedPy, MONAI); ``directed_mean`` = mean of the two
-            directions' means.
-    """
-    return reduced(a, b, spacing, [_named(MEAN, variant)])[0]
-
-
-def reduced(a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None, reduces: Sequence[Reduce]) -> list[float]:
-    """Several distances of two masks, such as ``PERCENTILE["pooled"]`` and ``MEAN["pooled"]``, of one computation.
-
-    Arguments, results and errors as of :func:`hausdorff95`.
+        FedMedError: masks of different shapes.
     """
     a, b = np.asarray(a, bool), np.asarray(b, bool)
     if a.shape != b.shape:
         raise FedMedError(f"surface distance: masks have shapes {a.shape} and {b.shape}; put them on one grid")
     if not a.any() and not b.any():
-        return [math.nan] * len(reduces)
+        return math.nan, math.nan
     if not a.any() or not b.any():
-        return [float(np.linalg.norm(np.multiply(a.shape, 1.0 if spacing is None else spacing)))] * len(reduces)
-    distances = surface_distances(a, b, spacing)
-    return [float(reduce(*distances)) for reduce in reduces]
+        diagonal = float(np.linalg.norm(np.multiply(a.shape, 1.0 if spacing is None else spacing)))
+        return diagonal, diagonal
+    distances = np.concatenate(surface_distances(a, b, spacing))
+    return float(np.percentile(distances, 95)), float(distances.mean())
 
 
 def islands(
     truth: np.ndarray, prediction: np.ndarray, spacing: Sequence[float] | None = None, apart: float = APART
 ) -> tuple[int, int]:
-    """Parts of a prediction that lie far from all of the truth: a few voxels of them make HD95 large at a high Dice.
+    """Return the number of parts of a prediction that lie far from all of the truth, and of their voxels together.
 
-    Parts are joined through sides, edges and corners. Where the truth is empty, every part is one.
+    A few of them make HD95 large at a high Dice. Parts are joined through sides, edges and corners. Where the truth is
+    empty, every part is one.
 
     Args:
         truth, prediction, spacing: as in :func:`surface_distances`, but masks may be empty.
         apart: the least distance of a part's nearest voxel, in units of ``spacing``.
-
-    Returns:
-        How many there are, and of how many voxels together.
     """
     truth, prediction = np.asarray(truth, bool), np.asarray(prediction, bool)
     if not prediction.any():
@@ -171,9 +128,3 @@ def islands(
     nearest = minimum(distance_transform_edt(~truth, sampling=spacing), parts, apart_ones)
     far = apart_ones[np.asarray(nearest) >= apart]
     return len(far), int(sizes[far].sum())
-
-
-def _named(variants: Mapping[str, Reduce], variant: str) -> Reduce:
-    if variant not in variants:
-        raise FedMedError(f"surface distance: variant is {variant!r}; use one of {', '.join(variants)}")
-    return variants[variant]

@@ -69,16 +69,11 @@ class ServerEngine(Protocol):
 
 
 def load_network(network: nn.Module, tensors: Mapping[str, Tensor], what: str) -> None:
-    """Fill a network with kept tensors.
-
-    Raises:
-        StateError: they are of another network.
-    """
-    own = network.state_dict()
-    for name in sorted(set(own) | set(tensors)):
-        if name not in own or name not in tensors or own[name].shape != tensors[name].shape:
-            kept = tuple(tensors[name].shape) if name in tensors else "missing"
-            here = tuple(own[name].shape) if name in own else "missing"
+    """Fill a network with kept tensors; StateError if they are of another network."""
+    current = network.state_dict()
+    for name in sorted(set(current) | set(tensors)):
+        kept, here = (tuple(state[name].shape) if name in state else "missing" for state in (tensors, current))
+        if kept != here:
             raise StateError(
                 f"the server's {what} is of another network: tensor '{name}' is {kept}, here {here}; {HINT}"
             )
@@ -86,11 +81,7 @@ def load_network(network: nn.Module, tensors: Mapping[str, Tensor], what: str) -
 
 
 def load_optimizer(optimizer: Any, state: Mapping[str, Any]) -> None:
-    """Fill an optimizer with copies of a kept state: it changes its tensors in place.
-
-    Raises:
-        StateError: it is of other parameters.
-    """
+    """Fill an optimizer, which changes its tensors in place, with copies of a kept state; StateError if of others."""
     try:
         optimizer.load_state_dict(copy.deepcopy(dict(state)))
     except (ValueError, KeyError) as error:
@@ -98,7 +89,7 @@ def load_optimizer(optimizer: Any, state: Mapping[str, Any]) -> None:
 
 
 def on_cpu(value: Any) -> Any:
-    """Copies of all tensors in plain values, on the CPU."""
+    """Return plain values with copies of all tensors, on the CPU."""
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, Mapping):
@@ -107,7 +98,7 @@ def on_cpu(value: Any) -> Any:
 
 
 class Prefetched:
-    """The same list of batches, however often it is gone over; while one is used, a thread loads the next.
+    """A list of batches, the same however often it is gone over; while one is used, a thread loads the next.
 
     Args:
         loader: gives the batches. It is gone over once, in another thread, so it must not draw from the generators that
@@ -140,7 +131,7 @@ class Prefetched:
             place += 1
 
     def _load(self) -> bool:
-        """Take the batch that was loaded and begin with the next; whether there was one."""
+        """Take the batch that was loaded and begin with the next; return whether there was one."""
         batch = None if self._whole else self._next.result()
         if batch is None:
             self._whole = True

@@ -24,7 +24,7 @@ class OneCycle(OneCycleLR):
     """One cycle over all steps of a training."""
 
     def get_lr(self) -> list[float | Tensor]:
-        """As in the base class; FedMedError past its end."""
+        """Return the rates as the base class does; FedMedError past its end."""
         if self.last_epoch > self.total_steps:
             raise FedMedError(_past_end(self.last_epoch, self.total_steps))
         return super().get_lr()
@@ -34,7 +34,7 @@ class HeldOneCycle(OneCycleLR):
     """One cycle over the first steps of a training; its last rate stays for the others."""
 
     def get_lr(self) -> list[float | Tensor]:
-        """As in the base class, which refuses steps after the cycle."""
+        """Return the rates as the base class does, which refuses steps after the cycle."""
         step, self.last_epoch = self.last_epoch, min(self.last_epoch, self.total_steps - 1)
         try:
             return super().get_lr()
@@ -51,7 +51,7 @@ def one_cycle(
     pct_start: float = 0.3,
     cycle_share: float = 1.0,
 ) -> OneCycleLR:
-    """One cycle (Smith and Topin 2019) from max/25 up to ``max_lr`` at 30 % of the steps, down to max/250000; cosine.
+    """Make one cycle (Smith and Topin 2019): cosine from max/25 up to ``max_lr`` at 30 % of steps, down to max/250000.
 
     The momentum is left alone. PyTorch's default cycles it: a plain SGD silently gets a momentum of 0.85 to 0.95, and
     AdamW's first beta is overwritten.
@@ -94,7 +94,7 @@ def _past_end(step: int, steps: int) -> str:
 
 
 def sigmoid_ramp_up(step: int, steps: int) -> float:
-    """Factor ``exp(-5 (1 - t)^2)`` with ``t = step / steps``, at most 1 (Laine and Aila 2017, appendix A).
+    """Return ``exp(-5 (1 - t)^2)`` with ``t = step / steps``, at most 1 (Laine and Aila 2017, appendix A).
 
     Args:
         step: steps done before this one.
@@ -107,13 +107,13 @@ def sigmoid_ramp_up(step: int, steps: int) -> float:
 @contextmanager
 def scaled_learning_rate(optimizer: Optimizer, factor: float) -> Iterator[None]:
     """Multiply all learning rates by ``factor`` for as long as the context lasts."""
-    rates = [group["lr"] for group in optimizer.param_groups]
-    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+    rates = [(group, group["lr"]) for group in optimizer.param_groups]
+    for group, rate in rates:
         group["lr"] = rate * factor
     try:
         yield
     finally:
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        for group, rate in rates:
             group["lr"] = rate
 
 
@@ -124,7 +124,7 @@ class AbortHandler:
     forward passes: a volume that is evaluated in hundreds of windows stops at the next window.
 
     Args:
-        should_abort: returns whether to stop; must be cheap.
+        should_abort: tells whether to stop; must be cheap.
     """
 
     def __init__(self, should_abort: Callable[[], bool]) -> None:
@@ -132,7 +132,6 @@ class AbortHandler:
         self._hooks: list[RemovableHandle] = []
 
     def attach(self, engine: Engine) -> None:
-        """Add to an engine."""
         for event in (Events.STARTED, Events.GET_BATCH_STARTED, Events.ITERATION_STARTED):
             engine.add_event_handler(event, self.check)
         network = getattr(engine, "network", None)
@@ -177,7 +176,6 @@ class ProgressHandler:
         self._count = 0
 
     def attach(self, engine: Engine) -> None:
-        """Add to a trainer."""
         engine.add_event_handler(Events.STARTED, self._reset)
         engine.add_event_handler(Events.ITERATION_COMPLETED, self._note)
 
@@ -242,7 +240,7 @@ def _stop(what: str, batch: Any) -> None:
 
 
 def scalars(output: Any) -> dict[str, Tensor]:
-    """The scalars of an engine's output as detached float32 tensors, each on its device."""
+    """Return the scalars of an engine's output as detached float32 tensors, each on its device."""
     if not isinstance(output, Mapping):
         return {}
     tensors = {name: torch.as_tensor(v) for name, v in output.items() if isinstance(v, Tensor | float | int)}
@@ -250,7 +248,7 @@ def scalars(output: Any) -> dict[str, Tensor]:
 
 
 def total_steps(engine: Engine) -> int:
-    """Iterations of the whole run; 0 while a loader without a length is in its first epoch."""
+    """Return the iterations of the whole run; 0 while a loader without a length is in its first epoch."""
     return (engine.state.max_epochs or 0) * (engine.state.epoch_length or 0)
 
 
@@ -264,10 +262,9 @@ def plain_batch(
 
 
 def endless(loader: Iterable[Mapping[str, Any]] | None, empty: str) -> Generator[Mapping[str, Any], None, None]:
-    """Batches of the loader, begun again when exhausted. Closing the generator ends the loader's worker processes.
+    """Give batches of a loader, begun again when exhausted; DataError ``empty`` if it has none.
 
-    Raises:
-        DataError: it has none; says ``empty``.
+    Closing the generator ends the loader's worker processes.
     """
     while True:
         batch = None
@@ -283,11 +280,7 @@ def on_gpu(device: torch.device | str) -> bool:
 
 
 def restore(module: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
-    """Load what a site kept of an earlier round into ``what``.
-
-    Raises:
-        StateError: it is of another network.
-    """
+    """Load what a site kept of an earlier round into ``what``; StateError if it is of another network."""
     try:
         module.load_state_dict(state)
     except RuntimeError as error:
@@ -338,11 +331,7 @@ class StatefulTrainer(Trainer):
             scaler.load_state_dict(dict(state_dict["scaler"]))
 
     def receive(self, extras: Mapping[str, Any]) -> None:
-        """Take what came with the round's task besides the model; called before :meth:`run`.
-
-        Raises:
-            JobError: there is something, but this engine uses nothing of the kind.
-        """
+        """Take what came with the task besides the model, before :meth:`run`; JobError for what it does not use."""
         if extras:
             raise JobError(
                 f"{type(self).__name__} has no use for {', '.join(sorted(extras))}, which came with the task; use an "
@@ -358,7 +347,7 @@ class StatefulTrainer(Trainer):
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
 
     def step(self, optimizer: torch.optim.Optimizer, max_grad_norm: float | None = None) -> None:
-        """One optimizer step, with gradients clipped to a norm; under mixed precision skipped when one overflowed."""
+        """Do an optimizer step, with gradients clipped to a norm; mixed precision skips it when one overflowed."""
         if max_grad_norm is not None:
             if self.scaler is not None:
                 self.scaler.unscale_(optimizer)

@@ -45,9 +45,7 @@ def build_teacher(kind: str, network: nn.Module, decay: float = 0.99) -> Average
     if kind not in KINDS:
         raise FedMedError(f"teacher is {kind!r}; use one of {', '.join(KINDS)}")
     if not 0 <= decay < 1:
-        raise FedMedError(
-            f"ema_decay is {decay}; use a number from 0 to below 1, such as 0.99: at 1 nothing changes it"
-        )
+        raise FedMedError(f"ema_decay is {decay}; use a number from 0 to below 1, such as 0.99: 1 changes nothing")
     if kind == "current":
         return None
     teacher = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(decay))
@@ -159,14 +157,11 @@ class PseudoLabelTrainer(UnlabelledTrainer):
         ramp_up_steps: int = 0,
         **trainer: Any,
     ) -> None:
+        name = type(self).__name__
         if labeled_loader is not None and supervised_loss is None:
-            raise FedMedError(
-                f"{type(self).__name__}: labeled_loader is given without supervised_loss; give both or none"
-            )
+            raise FedMedError(f"{name}: labeled_loader is given without supervised_loss; give both or none")
         if ramp_up_steps < 0:
-            raise FedMedError(
-                f"{type(self).__name__}: ramp_up_steps is {ramp_up_steps}; use 0 (none) or more iterations"
-            )
+            raise FedMedError(f"{name}: ramp_up_steps is {ramp_up_steps}; use 0 (none) or more iterations")
         super().__init__(device, max_epochs, unlabeled_loader, network, optimizer, **trainer)
         self.augment, self.inferer = augment or Augment(), inferer or SimpleInferer()
         self.supervised_loss = None if labeled_loader is None else supervised_loss
@@ -187,11 +182,7 @@ class PseudoLabelTrainer(UnlabelledTrainer):
         return super().state_dict() | teacher | ({"steps_done": self.steps_done} if self.ramp_up_steps else {})
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Accept what :meth:`state_dict` returned, also from a round without these options.
-
-        Raises:
-            StateError: the site's teacher is that of another network.
-        """
+        """Accept a state, also of a round without these options; StateError for a teacher of another network."""
         super().load_state_dict(state_dict)
         self.steps_done = state_dict.get("steps_done", 0)
         if self.teacher is not None and "teacher" in state_dict:
@@ -205,7 +196,12 @@ class PseudoLabelTrainer(UnlabelledTrainer):
         self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
         supervised = None if self.supervised_loss is None else self._supervised(self.supervised_loss)
-        unlabelled = self._unlabelled(self.student_view(images, batchdata), targets, weight)
+        q = self._forward(self.student_view(images, batchdata), self.network)
+        self.fire_event(IterationEvents.FORWARD_COMPLETED)
+        loss = self.unlabelled_loss(q, targets)
+        self.fire_event(IterationEvents.LOSS_COMPLETED)
+        self.backward(weight * loss)
+        unlabelled = loss.detach()
         self.fire_event(IterationEvents.BACKWARD_COMPLETED)
         with scaled_learning_rate(self.optimizer, ramp_up if alone else 1.0):
             self.step(self.optimizer)
@@ -227,18 +223,18 @@ class PseudoLabelTrainer(UnlabelledTrainer):
 
     @abstractmethod
     def unlabelled_loss(self, q: Tensor, targets: Any) -> Tensor:
-        """The scalar loss of the student's probabilities (B, C, ...)."""
+        """Return the scalar loss of the student's probabilities (B, C, ...)."""
 
     def student_view(self, images: Tensor, batchdata: Mapping[str, Any]) -> Tensor:
         """Return what the student sees of a batch, (B, C, ...)."""
         return self.augment(images)
 
     def pseudo_label(self, images: Tensor) -> Tensor:
-        """Probabilities (B, C, ...) by the teacher, or else the current model, constant."""
+        """Return probabilities (B, C, ...) by the teacher, or else the current model, constant."""
         return self.predicted(images, self.network if self.teacher is None else self.teacher)
 
     def predicted(self, images: Tensor, model: nn.Module) -> Tensor:
-        """Probabilities (B, C, ...) of the pseudo-label's view, by a model in eval mode, constant."""
+        """Return probabilities (B, C, ...) of the pseudo-label's view, by a model in eval mode, constant."""
         with torch.no_grad():
             return self._forward(weak_view(self.augment, images), model.eval()).float()
 
@@ -250,14 +246,6 @@ class PseudoLabelTrainer(UnlabelledTrainer):
         images, labels = self.prepare_batch(next(self._labeled), self.state.device, self.non_blocking)
         loss = criterion(self._forward(images, self.network), labels)
         self.backward(self.supervised_weight * loss)
-        return loss.detach()
-
-    def _unlabelled(self, view: Tensor, targets: Any, weight: float) -> Tensor:
-        q = self._forward(view, self.network)
-        self.fire_event(IterationEvents.FORWARD_COMPLETED)
-        loss = self.unlabelled_loss(q, targets)
-        self.fire_event(IterationEvents.LOSS_COMPLETED)
-        self.backward(weight * loss)
         return loss.detach()
 
     def _forward(self, images: Tensor, model: nn.Module) -> Tensor:

@@ -35,10 +35,7 @@ class StackedFrames:
         """Return images (B, k · 3, H, W) float32 in [0, 1], oldest frame first, and labels, None without.
 
         Labels are those of the last frame: (B, J) float32, 0 or 1, of uint8; classes (B,) or masks (B, H, W), which
-        move with their frame, stay whole numbers (int64).
-
-        Raises:
-            FedMedError: a batch that does not hold clips.
+        move with their frame, stay whole numbers (int64). FedMedError for a batch that does not hold clips.
         """
         clips, labels = batch["image"], batch.get("labels")
         self._check(clips)
@@ -132,7 +129,7 @@ class VideoFrames:
             raise FedMedError("videos are scored batch by batch; build the evaluator with decollate=False")
         logits, labels = (plain(output[name]).detach() for name in ("pred", "label"))
         usable = torch.isfinite(logits).flatten(1).all(dim=1)
-        found = [part.cpu() for part in (usable, *self.read(logits, labels))]
+        parts = [part.cpu() for part in (usable, *self.read(logits, labels))]
         videos, times = batch["video"], batch["time"][:, -1]
         for place in torch.unique_consecutive(videos).tolist():
             if place != self._place:
@@ -140,8 +137,8 @@ class VideoFrames:
                 if place < self._place:
                     raise FedMedError("frames of a video do not follow one another; score by frame_loader")
                 self._place = place
-            own = videos == place
-            self._parts.append((times[own], *(part[own] for part in found)))
+            rows = videos == place
+            self._parts.append((times[rows], *(part[rows] for part in parts)))
 
     def _hand_over(self, _: Any = None) -> None:
         if not self._parts:

@@ -28,7 +28,7 @@ THRESHOLD = 0.5
 
 
 class Recorded(NamedTuple):
-    """Of one video.
+    """Scores and frames of one video.
 
     Attributes:
         row: its scores and what else is kept in memory, by name.
@@ -46,8 +46,8 @@ class VideoRecorder(ABC):
     """Scores each video of an evaluator's run; :meth:`finish` writes the table of videos and returns means.
 
     FedMed never sends these files: ``cases.csv``, a line a video with its scores; ``frames/<number>_<video>.csv``, a
-    line a frame; ``best.npz``, ``median.npz`` and ``worst.npz``. A picture is of a
-    video, with its ``case``, ``classes``, first score and what a subclass shows.
+    line a frame; ``best.npz``, ``median.npz`` and ``worst.npz``, pictures of a video with its ``case``, ``classes``,
+    first score and what a subclass shows.
 
     Args:
         folder: where to write.
@@ -74,7 +74,6 @@ class VideoRecorder(ABC):
         self.begin()
 
     def attach(self, engine: Engine) -> None:
-        """Add to an evaluator."""
         engine.add_event_handler(Events.STARTED, self.begin)
         self.frames.attach(engine)
 
@@ -94,10 +93,10 @@ class VideoRecorder(ABC):
         table = [(name, *(text(row[column]) for column in header)) for name, row in named]
         write_evaluation(self.folder, ["case", *header], table, self.pictures())
         values = {score: [row[score] for row in self.rows] for score in self.scores}
-        found = {f"{score}_mean": macro(np.array(values[score])) for score in self.scores}
+        numbers = {f"{score}_mean": macro(np.array(values[score])) for score in self.scores}
         if len(self.rows) > 1:
-            found |= {f"{score}_std": statistics.stdev(values[score]) for score in self.spreads}
-        known = {name: value for name, value in (found | self.together()).items() if np.isfinite(value)}
+            numbers |= {f"{score}_std": statistics.stdev(values[score]) for score in self.spreads}
+        known = {name: value for name, value in (numbers | self.together()).items() if np.isfinite(value)}
         return known | {"n_frames": sum(row["n_frames"] for row in self.rows), "n_cases": len(self.rows)}
 
     def begin(self) -> None:
@@ -114,10 +113,10 @@ class VideoRecorder(ABC):
 
     @abstractmethod
     def together(self) -> dict[str, float]:
-        """Further numbers about all videos."""
+        """Return further numbers about all videos."""
 
     def pictures(self) -> dict[str, dict[str, Any]]:
-        """Name -> content of each picture; of the best, the median and the worst video."""
+        """Return name -> content of each picture: of the best, the median and the worst video."""
         first, classes = self.scores[0], np.array(self.classes)
         shown = pictured([row[first] for row in self.rows])
         return {
@@ -136,12 +135,12 @@ class VideoRecorder(ABC):
 
 
 def frames_file(folder: Path, place: int, name: str) -> Path:
-    """The table of a video's frames in the folder of an evaluation; ``place``: of the video in its list, from 0."""
+    """Return the path of the table of a video's frames; ``place``: of the video in its list, from 0."""
     return folder / "frames" / f"{place + 1:03d}_{name}.csv"
 
 
 def text(value: float) -> str:
-    """A cell of a table; empty for what is not a number."""
+    """Return a cell of a table; empty for what is not a number."""
     if isinstance(value, int):
         return str(value)
     return "" if np.isnan(value) else f"{value:.6f}"
@@ -172,7 +171,6 @@ class PhaseRecorder(VideoRecorder):
         super().__init__(folder, names, classes)
 
     def attach(self, engine: Engine) -> None:
-        """Add to an evaluator."""
         if self.features:
             self.features.attach(engine)
         super().attach(engine)
@@ -182,15 +180,15 @@ class PhaseRecorder(VideoRecorder):
         self.confusion = Confusion.none(len(self.classes))
 
     def read(self, logits: Tensor, labels: Tensor) -> Sequence[Tensor]:
-        found = logits_and_phases(logits, labels)
-        return (*found, self.features.of_batch()) if self.features else found
+        parts = logits_and_phases(logits, labels)
+        return (*parts, self.features.of_batch()) if self.features else parts
 
     def record(self, video: SeenVideo) -> Recorded:
         logits, truth = video.parts[:2]
         if logits.shape[1] != len(self.classes):
             raise DataError(f"{logits.shape[1]} outputs a frame, {len(self.classes)} classes; correct 'classes'")
-        found, called = confusion_of(video), logits.argmax(dim=1)
-        self.confusion += found
+        confusion, called = confusion_of(video), logits.argmax(dim=1)
+        self.confusion += confusion
         if self.features:
             self.features.keep(video, video.parts[2], truth)
         values = torch.softmax(logits.double(), dim=1).tolist()
@@ -198,19 +196,19 @@ class PhaseRecorder(VideoRecorder):
         lines = ((self.classes[true], *(f"{p:.6f}" for p in row)) for true, row in pairs)
         shown = {"times": video.times, "truth": truth.short().numpy(), "called": called.short().numpy()}
         header = [f"{TRUTH}phase", *(PROBABILITY + name for name in self.classes)]
-        return Recorded(found.scores(), header, lines, shown)
+        return Recorded(confusion.scores(), header, lines, shown)
 
     def finish(self) -> dict[str, float | int]:
-        """As the base class; the picture of the features is written too."""
-        found = super().finish()
+        """Do as the base class, and write the picture of the features."""
+        scores = super().finish()
         if self.features:
             write_pictures(self.folder, {FEATURES_FILE: {**self.features.content(), "classes": np.array(self.classes)}})
-        return found
+        return scores
 
     def together(self) -> dict[str, float]:
-        pooled = self.confusion.scores()
-        own = {f"pooled_{name}": pooled[name] for name in ("f1", "accuracy")}
-        return own | self.confusion.numbers(self.classes)
+        scores = self.confusion.scores()
+        pooled = {f"pooled_{name}": scores[name] for name in ("f1", "accuracy")}
+        return pooled | self.confusion.numbers(self.classes)
 
 
 class PhaseScore(VideoMean):
@@ -230,7 +228,7 @@ class PhaseScore(VideoMean):
 
 
 def logits_and_phases(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits (B, C) and phases (B,), whole numbers; FedMedError for others."""
+    """Return logits (B, C) and phases (B,), whole numbers; FedMedError for others."""
     if logits.ndim != 2 or labels.shape != logits.shape[:1] or labels.is_floating_point():
         raise FedMedError(
             f"logits {tuple(logits.shape)} and labels {tuple(labels.shape)} of {labels.dtype}; use (B, C) and whole "
@@ -240,7 +238,7 @@ def logits_and_phases(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def confusion_of(video: SeenVideo) -> Confusion:
-    """Of what :func:`logits_and_phases` read; the phase with the highest logit is called."""
+    """Return the confusion of what :func:`logits_and_phases` read; the phase with the highest logit is called."""
     logits, truth = video.parts[:2]
     return Confusion.of(truth.numpy(), logits.argmax(dim=1).numpy(), logits.shape[1])
 
@@ -261,7 +259,7 @@ class LabelledFrames:
 
     @cached_property
     def counts(self) -> LabelCounts:
-        """Of the frames."""
+        """Counts of the frames."""
         return LabelCounts.of(self.truth, self.probabilities >= self.threshold)
 
     @property
@@ -271,10 +269,7 @@ class LabelledFrames:
         return 1.0 if np.isnan(f1) else f1
 
     def scores(self) -> dict[str, float]:
-        """``f1``, ``precision``, ``recall`` and ``ap``: means over the labels for which the video has them.
-
-        Precision over labels that are predicted, recall and average precision over those in truth.
-        """
+        """Return ``f1``, ``precision`` over labels that are predicted, ``recall`` and ``ap`` over those in truth."""
         return {
             "f1": self.f1,
             "precision": macro(self.counts.precision("skip")),
@@ -338,8 +333,8 @@ class PresenceRecorder(VideoRecorder):
         if absent := [name for name, n in zip(self.classes, self.counts.tp + self.counts.fn, strict=True) if not n]:
             log.warning("no test frame shows '%s'; scores of videos leave it out", "', '".join(absent))
         pooled = {f"pooled_f1_{absent}": macro(self.counts.f1(absent)) for absent in ("zero", "skip")}
-        own = {f"ap_{name}": macro(np.array([row[f"ap_{name}"] for row in self.rows])) for name in self.classes}
-        return pooled | own | self.counts.numbers(self.classes)
+        of_labels = {f"ap_{name}": macro(np.array([row[f"ap_{name}"] for row in self.rows])) for name in self.classes}
+        return pooled | of_labels | self.counts.numbers(self.classes)
 
 
 class VideoF1(VideoMean):
@@ -354,7 +349,7 @@ class VideoF1(VideoMean):
 
 
 def logits_and_presence(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits (B, J), and which labels there are, bool (B, J); FedMedError for other shapes."""
+    """Return logits (B, J), and which labels there are, bool (B, J); FedMedError for other shapes."""
     if logits.ndim != 2 or labels.shape != logits.shape:
         raise FedMedError(f"logits {tuple(logits.shape)} and labels {tuple(labels.shape)}; use (B, J) for both")
     return logits, labels > 0.5

@@ -1,7 +1,7 @@
 """Strength of the frequencies of a site's images, for the others, and images with that of the sites' mean."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fedmed.data.augment.bands import AMPLITUDES, BANDS, band_amplitudes, band_factors, with_factors
 from fedmed.errors import FedMedError
-from fedmed.training.corrections.correction import Correction, RoundStart
-from fedmed.training.corrections.own_images import OTHERS, OwnImages
+from fedmed.training.corrections.correction import RoundStart
+from fedmed.training.corrections.own_images import OTHERS, MatchedImages, OwnImages
 
 log = logging.getLogger("fedmed.site")
 ALIKE = 0.1  # where no factor is further from 1, a site's images are as those of the others already
@@ -19,31 +19,23 @@ ALIKE = 0.1  # where no factor is further from 1, a site's images are as those o
 class OwnBands(OwnImages):
     """The amplitudes of the site's training images, in bands of frequencies: what the other sites get."""
 
-    def __call__(self, before_batch: Callable[[], None] | None = None) -> dict[str, Tensor]:
-        """Return ``amplitude_bands``, see :func:`band_amplitudes`; ``{}`` without images.
+    name = AMPLITUDES
 
-        Args:
-            before_batch: called before each image; may raise to stop.
-
-        Raises:
-            DataError: as :func:`band_amplitudes`.
-        """
-        return {AMPLITUDES: band_amplitudes(self.spread(before_batch))} if len(self.images) else {}
+    def measure(self, images: Iterator[Tensor]) -> Tensor:
+        """Return amplitudes, see :func:`band_amplitudes`."""
+        return band_amplitudes(images)
 
 
-class MatchedBands(Correction):
+class MatchedBands(MatchedImages):
     """Shows the network every image with its frequencies as strong as they are in the mean of all sites.
 
     After HarmoFL (Jiang, Wang and Dou, AAAI 2022, arXiv 2112.10775); what differs is said in
-    :mod:`fedmed.data.augment.bands`. The others' amplitudes come once; the factors that are found from them are kept
-    with the site's state, and images are shown so too when a model is scored.
+    :mod:`fedmed.data.augment.bands`.
 
     Args:
         own: of the site; called where the others' come.
         strength: see :func:`band_factors`.
     """
-
-    takes = (OTHERS,)
 
     def __init__(self, own: OwnBands, strength: float = 1.0) -> None:
         self.own, self.strength = own, strength
@@ -63,41 +55,35 @@ class MatchedBands(Correction):
             log.warning("no other site has told how strong its images' frequencies are; images stay as they are")
             self._factors = torch.ones(0)
             return
-        own = self.own()[AMPLITUDES]
-        if strange := [other for other in others if other.shape != own.shape]:
+        local = self.own()[AMPLITUDES]
+        if strange := [other for other in others if other.shape != local.shape]:
             raise FedMedError(
                 f"another site's '{AMPLITUDES}' is of images with {len(strange[0]) // (1 + BANDS)} colours, and "
-                f"this site's have {len(own) // (1 + BANDS)}"
+                f"this site's have {len(local) // (1 + BANDS)}"
             )
-        found = band_factors(own, torch.stack([own, *others]).mean(dim=0), self.strength)
-        changes = bool(((found - 1).abs() > ALIKE).any())
-        self._factors = found if changes else torch.ones(0)
+        factors = band_factors(local, torch.stack([local, *others]).mean(dim=0), self.strength)
+        changes = bool(((factors - 1).abs() > ALIKE).any())
+        self._factors = factors if changes else torch.ones(0)
         if changes:
-            low, high = (float(end) for end in found.aminmax())
+            low, high = (float(end) for end in factors.aminmax())
             log.info("frequencies of images are shown to the model times %.2f to %.2f, as in all sites", low, high)
 
     def change_images(self, images: Tensor) -> Tensor:
-        """The images (B, C, ...), filtered; as they are where sites are alike."""
+        """Return images (B, C, ...) filtered; as they are where sites are alike."""
         return images if self._factors is None or not len(self._factors) else with_factors(images, self._factors)
-
-    def change_scored_images(self, images: Tensor) -> Tensor:
-        """As in training."""
-        return self.change_images(images)
 
     @classmethod
     def inference_settings(cls, state: Mapping[str, Any]) -> dict[str, list[list[float]]]:
-        """``image_bands``."""
         factors = state.get("factors")
         if factors is None or not len(factors):
             return {}
         return {"image_bands": [[round(number, 4) for number in colour] for colour in factors.tolist()]}
 
     def state_dict(self) -> dict[str, Any]:
-        """The factors, (C, 1 + BANDS); none where images stay as they are."""
+        """Return the factors, (C, 1 + BANDS); none where images stay as they are."""
         return {} if self._factors is None else {"factors": self._factors}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
         self._factors = state_dict.get("factors")
 
 

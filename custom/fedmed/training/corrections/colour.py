@@ -1,7 +1,7 @@
 """Colours of a site's images, for the others, and images in the colours of others."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fedmed.data.augment.colours import COLOURS, Colours, colours, distance, mean_of, transfer
 from fedmed.errors import FedMedError
-from fedmed.training.corrections.correction import Correction, Images, RoundStart
-from fedmed.training.corrections.own_images import OTHERS, OwnImages
+from fedmed.training.corrections.correction import Images, RoundStart
+from fedmed.training.corrections.own_images import OTHERS, MatchedImages, OwnImages
 
 log = logging.getLogger("fedmed.site")
 # Up to this distance a site's colours are others' already: about as far as one of their own images lies from another.
@@ -20,30 +20,22 @@ ALIKE = 1.0
 class OwnColours(OwnImages):
     """Mean and deviation of the channels of the site's training images: what the other sites get."""
 
-    def __call__(self, before_batch: Callable[[], None] | None = None) -> dict[str, Tensor]:
-        """Return ``colour_statistics``, (9,), see :class:`fedmed.data.augment.colours.Colours`; ``{}`` without images.
+    name = COLOURS
 
-        Args:
-            before_batch: called before each image; may raise to stop.
-
-        Raises:
-            DataError: as :func:`fedmed.data.augment.colours.colours`.
-        """
-        return {COLOURS: colours(self.spread(before_batch)).stacked().flatten()} if len(self.images) else {}
+    def measure(self, images: Iterator[Tensor]) -> Tensor:
+        """Return colours (9,), see :class:`fedmed.data.augment.colours.Colours`."""
+        return colours(images).stacked().flatten()
 
 
-class MatchedColours(Correction):
+class MatchedColours(MatchedImages):
     """Shows the network every image in the colours of other sites (Reinhard et al. 2001), one transfer for a site.
 
-    The statistics of the others come once; what a site makes of them is kept with its state, and images are shown so
-    too when a model is scored. A site whose colours lie as near to others' as one of their images to another
-    (:data:`ALIKE`) leaves its images as they are.
+    A site whose colours lie as near to others' as one of their images to another (:data:`ALIKE`) leaves its images as
+    they are.
 
     Args:
         own: the site's colours; called where the others' come.
     """
-
-    takes = (OTHERS,)
 
     def __init__(self, own: OwnColours) -> None:
         self.own = own
@@ -69,46 +61,40 @@ class MatchedColours(Correction):
             return
         self._decided, self._pair = True, None
         others = [_checked(other) for other in start.values.get(OTHERS, ())]
-        own = self.own().get(COLOURS) if others else None
-        if own is None:
+        local = self.own().get(COLOURS) if others else None
+        if local is None:
             log.warning("no site has told the colours of its images; images stay as they are")
             return
-        mine, wanted = Colours.of(own.view(3, 3)), mean_of(others)
-        away = distance(mine, wanted)
+        pair = Colours.of(local.view(3, 3)), mean_of(others)
+        away = distance(*pair)
         if away > ALIKE:
-            self._pair = mine, wanted
+            self._pair = pair
             said = "images are shown to the model in the colours of the others"
         else:
             said = "images have the colours of the others and stay as they are"
         log.info("%s: they lie %.2g times as far from them as one image from another", said, away)
 
     def begin_scoring(self, images: Images, values: Mapping[str, Any]) -> None:
-        """As :meth:`begin`, of the images that are scored."""
+        """Do as :meth:`begin` with the images that are scored."""
         self.own.images = images
         self.begin(RoundStart({}, values=values))
 
     def change_images(self, images: Tensor) -> Tensor:
-        """The images (B, 3 · frames, H, W), from 0 to 1, in others' colours; as they are where sites are alike."""
+        """Return images (B, 3 · frames, H, W), from 0 to 1, in others' colours; as they are where sites are alike."""
         return images if self._pair is None else transfer(images, *self._pair)
-
-    def change_scored_images(self, images: Tensor) -> Tensor:
-        """As in training."""
-        return self.change_images(images)
 
     @classmethod
     def inference_settings(cls, state: Mapping[str, Any]) -> dict[str, Any]:
-        """``image_colours``: own and wanted mean and deviation of l, α and β, (2, 2, 3) numbers."""
+        """Return ``image_colours``: own and wanted mean and deviation of l, α and β, (2, 2, 3) numbers."""
         pair = state.get("colours")
         return {} if pair is None else {"image_colours": pair[:, :2].tolist()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Own and wanted colours."""
         if self._pair is None:
             return {"decided": self._decided}
         return {"decided": True, "colours": torch.stack([one.stacked() for one in self._pair])}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
         self._decided = bool(state_dict.get("decided"))
         pair = state_dict.get("colours")
         self._pair = None if pair is None else (Colours.of(pair[0]), Colours.of(pair[1]))

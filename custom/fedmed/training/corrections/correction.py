@@ -47,7 +47,7 @@ class RoundStart:
     before_batch: Callable[[], None] = lambda: None
 
     def shared_parameters(self) -> dict[str, Tensor]:
-        """Of what the site received the parameters whose differences it sends back; no buffers."""
+        """Return the received parameters whose differences the site sends back; no buffers."""
         return {name: self.received[name] for name in self.parameters if name in self.shared}
 
 
@@ -86,10 +86,10 @@ class Correction:
         return ""
 
     def begin(self, start: RoundStart) -> None:
-        """Before the round's first step, with the network as received."""
+        """Act before the round's first step, with the network as received."""
 
     def before_iteration(self, done: int) -> None:
-        """Before each iteration, also one whose step mixed precision will skip; ``done`` counts those before it."""
+        """Act before each iteration, also one whose step mixed precision will skip; ``done`` counts those before it."""
 
     def change_images(self, images: Tensor) -> Tensor:
         """Return a batch of training images, (B, C, ...), as the network shall see it, in the same shape.
@@ -111,11 +111,11 @@ class Correction:
         return None
 
     def change_scored_images(self, images: Tensor) -> Tensor:
-        """The same of images that a model is scored with, after :meth:`load_state_dict`."""
+        """Return images that a model is scored with, changed likewise, after :meth:`load_state_dict`."""
         return images
 
     def begin_scoring(self, images: Images, values: Mapping[str, Any]) -> None:
-        """At a site that never trains, in place of :meth:`begin`, before it scores a model.
+        """Act at a site that never trains, in place of :meth:`begin`, before it scores a model.
 
         Args:
             images: those that will be scored, without their labels; read when asked for.
@@ -133,7 +133,7 @@ class Correction:
 
     @classmethod
     def inference_settings(cls, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ids of a bundle's ``inference`` -> values with which images are seen so outside of a federation too.
+        """Return ids of a bundle's ``inference`` -> values with which images are seen so outside of a federation too.
 
         Args:
             state: what :meth:`state_dict` returned.
@@ -141,7 +141,7 @@ class Correction:
         return {}
 
     def before_step(self, parameters: Parameters) -> None:
-        """Before each optimizer step.
+        """Act before each optimizer step.
 
         Args:
             parameters: the network's, by name. ``grad`` is that of the loss alone, also under mixed precision, whose
@@ -149,10 +149,10 @@ class Correction:
         """
 
     def after_step(self, parameters: Parameters) -> None:
-        """After each optimizer step; not after one that mixed precision skipped because a gradient overflowed."""
+        """Act after each optimizer step, but not after one that mixed precision skipped for an overflow."""
 
     def end(self, parameters: Parameters) -> None:
-        """After the round's last step."""
+        """Act after the round's last step."""
 
     def extras(self) -> dict[str, Any]:
         """Numbers, tensors, or mappings of them, that leave beside the model's difference if the site allows it."""
@@ -163,19 +163,11 @@ class Correction:
         return {}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`; not called in a site's first round.
-
-        Raises:
-            StateError: it is of another network.
-        """
+        """Take what :meth:`state_dict` returned, not in a site's first round; StateError if of another network."""
 
 
 def check_kept(kept: Mapping[str, Tensor], parameters: Mapping[str, Tensor], what: str) -> None:
-    """Refuse a state, name -> tensor, that is not of this network.
-
-    Raises:
-        StateError: names the tensor.
-    """
+    """Refuse a state, name -> tensor, that is not of this network, by a StateError that names the tensor."""
     for name, tensor in kept.items():
         here = tuple(parameters[name].shape) if name in parameters else "missing"
         if here != tuple(tensor.shape):
@@ -199,5 +191,5 @@ def add_pull(gradient: Tensor, weights: Tensor, received: Tensor, strength: floa
         gradient.add_(tensors[1] - received, alpha=strength)
         return
     difference = gradient.new_empty(min(BLOCK, gradient.numel()))
-    for own, here, there in zip(*(tensor.view(-1).split(BLOCK) for tensor in tensors), strict=True):
-        own.add_(torch.sub(here, there, out=difference[: own.numel()]), alpha=strength)
+    for part, here, there in zip(*(tensor.view(-1).split(BLOCK) for tensor in tensors), strict=True):
+        part.add_(torch.sub(here, there, out=difference[: part.numel()]), alpha=strength)

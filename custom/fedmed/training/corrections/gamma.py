@@ -1,7 +1,7 @@
 """Brightness of a site's images, for the others, and images nearer to the brightness of others."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fedmed.data.augment.intensities import BINS, INTENSITIES, histogram, matching_gamma
 from fedmed.errors import FedMedError
-from fedmed.training.corrections.correction import Correction, Images, RoundStart
-from fedmed.training.corrections.own_images import OTHERS, OwnImages
+from fedmed.training.corrections.correction import Images, RoundStart
+from fedmed.training.corrections.own_images import OTHERS, MatchedImages, OwnImages
 
 log = logging.getLogger("fedmed.site")
 # Up to this gamma, or its inverse, images are as bright as others' already: it moves no intensity by more than 0.1, and
@@ -24,32 +24,23 @@ SHARE = 0.5
 class OwnIntensities(OwnImages):
     """The histogram of the site's training images: what the other sites get."""
 
-    def __call__(self, before_batch: Callable[[], None] | None = None) -> dict[str, Tensor]:
-        """Return ``intensity_shares``, (100,); ``{}`` without images.
+    name = INTENSITIES
 
-        Args:
-            before_batch: called before each image; may raise to stop.
-
-        Raises:
-            DataError: as :func:`fedmed.data.augment.intensities.histogram`.
-        """
-        return {INTENSITIES: histogram(self.spread(before_batch))} if len(self.images) else {}
+    def measure(self, images: Iterator[Tensor]) -> Tensor:
+        """Return the share of each bin, (100,), see :func:`fedmed.data.augment.intensities.histogram`."""
+        return histogram(images)
 
 
-class MatchedGamma(Correction):
+class MatchedGamma(MatchedImages):
     """Shows the network every image nearer to the brightness of other sites: intensities to the power of a gamma.
 
     Another scanner, or a shallower breath, makes lungs brighter, and a model that has not seen that takes the
     brightness for disease. The gamma that makes this site's histogram most like the mean of the others' goes the whole
-    way; its root, which is used, half of it (:data:`SHARE`). The histograms come once; the gamma is kept with the
-    site's state, and images are shown so too when a model is scored. Ours; in the spirit of HarmoFL
-    (AAAI 2022).
+    way; its root, which is used, half of it (:data:`SHARE`). Ours; in the spirit of HarmoFL (AAAI 2022).
 
     Args:
         own: the site's histogram; called where the others' come.
     """
-
-    takes = (OTHERS,)
 
     def __init__(self, own: OwnIntensities) -> None:
         self.own = own
@@ -57,7 +48,7 @@ class MatchedGamma(Correction):
 
     @property
     def decision(self) -> str:
-        """The gamma."""
+        """A sentence on the gamma; empty before it is decided."""
         if self._gamma in (None, 1):
             return "" if self._gamma is None else "images stay as bright as they are"
         return f"images to the power of {self._gamma:.2f}, half of the way to the others' brightness"
@@ -72,42 +63,35 @@ class MatchedGamma(Correction):
         if OTHERS not in start.values and self._gamma is not None:
             return
         others = [_checked(other) for other in start.values.get(OTHERS, ())]
-        own = self.own().get(INTENSITIES) if others else None
-        if own is None:
+        local = self.own().get(INTENSITIES) if others else None
+        if local is None:
             log.warning("no site has told how bright its images are; images stay as they are")
-        found = 1.0 if own is None else matching_gamma(own, torch.stack(others).mean(dim=0))
-        self._gamma = 1.0 if 1 / ALIKE <= found <= ALIKE else found**SHARE
+        whole = 1.0 if local is None else matching_gamma(local, torch.stack(others).mean(dim=0))
+        self._gamma = 1.0 if 1 / ALIKE <= whole <= ALIKE else whole**SHARE
         if self._gamma != 1:
             way = "images are shown to the model to the power of %.2f, half of the way to the others' brightness (%.2f)"
-            log.info(way, self._gamma, found)
-        elif found != 1:
-            log.info("images are nearly as bright as the others' (a gamma of %.2f) and stay as they are", found)
+            log.info(way, self._gamma, whole)
+        elif whole != 1:
+            log.info("images are nearly as bright as the others' (a gamma of %.2f) and stay as they are", whole)
 
     def begin_scoring(self, images: Images, values: Mapping[str, Any]) -> None:
-        """As :meth:`begin`, of the images that are scored."""
+        """Do as :meth:`begin` with the images that are scored."""
         self.own.images = images
         self.begin(RoundStart({}, values=values))
 
     def change_images(self, images: Tensor) -> Tensor:
-        """The images (B, C, ...), from 0 to 1, brighter or darker; as they are where sites are alike."""
+        """Return images (B, C, ...), from 0 to 1, brighter or darker; as they are where sites are alike."""
         return images if self._gamma in (None, 1) else images.clamp(0, 1) ** self._gamma
-
-    def change_scored_images(self, images: Tensor) -> Tensor:
-        """As in training."""
-        return self.change_images(images)
 
     @classmethod
     def inference_settings(cls, state: Mapping[str, Any]) -> dict[str, float]:
-        """``image_gamma``."""
         gamma = state.get("gamma", 1.0)
         return {} if gamma == 1 else {"image_gamma": gamma}
 
     def state_dict(self) -> dict[str, Any]:
-        """The gamma."""
         return {} if self._gamma is None else {"gamma": self._gamma}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
         self._gamma = state_dict.get("gamma")
 
 

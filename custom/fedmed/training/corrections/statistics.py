@@ -44,8 +44,8 @@ class LayerStatistics:
         return float(((seen - mean).square() / variance.clamp_min(1e-5)).mean().sqrt())
 
     def mixed(self, share: float) -> tuple[Tensor, Tensor]:
-        """Mean and variance of which the images' own are a share, 0 to 1."""
-        mean, variance = (share * own + (1 - share) * came for came, own in zip(self.came, self.own, strict=True))
+        """Return mean and variance of which the images' own are a share, 0 to 1."""
+        mean, variance = (share * local + (1 - share) * came for came, local in zip(self.came, self.own, strict=True))
         return mean, variance
 
 
@@ -55,9 +55,9 @@ def mean_distance(statistics: dict[str, LayerStatistics]) -> float:
 
 
 def normalisation_layers(network: nn.Module) -> dict[str, _BatchNorm]:
-    """Name -> each layer with running statistics."""
-    found = {name: one for name, one in network.named_modules() if isinstance(one, _BatchNorm)}
-    return {name: one for name, one in found.items() if one.running_mean is not None and one.running_var is not None}
+    """Return name -> each layer with running statistics."""
+    layers = {name: one for name, one in network.named_modules() if isinstance(one, _BatchNorm)}
+    return {name: one for name, one in layers.items() if one.running_mean is not None and one.running_var is not None}
 
 
 @torch.no_grad()
@@ -80,28 +80,23 @@ def own_statistics(
     layers = normalisation_layers(network)
     if not layers:
         return {}
-    seen, own = ({name: [0, 0.0, 0.0] for name in layers} for _ in range(2))
+    seen, adapted = ({name: [0, 0.0, 0.0] for name in layers} for _ in range(2))
     for images in batches:  # which are read only once
-        for sums, by_batch in ((seen, False), (own, True)):
+        for sums, by_batch in ((seen, False), (adapted, True)):
             with _looked_at(network, layers, sums, by_batch):
                 infer(images)
-    if not all(count for count, _, _ in own.values()):
+    if not all(count for count, _, _ in adapted.values()):
         raise DataError("statistics of normalisation need images, and there are none")
-    if any(float(_moments(sums)[1].max()) < LEAST_VARIANCE for sums in own.values()):
+    if any(float(_moments(sums)[1].max()) < LEAST_VARIANCE for sums in adapted.values()):
         raise DataError("statistics of normalisation need images that differ, and these are all alike")
     came = {name: (_kept(layer.running_mean), _kept(layer.running_var)) for name, layer in layers.items()}
-    return {name: LayerStatistics(came[name], _moments(seen[name]), _moments(own[name])) for name in layers}
+    return {name: LayerStatistics(came[name], _moments(seen[name]), _moments(adapted[name])) for name in layers}
 
 
 def _moments(sums: list[Any]) -> tuple[Tensor, Tensor]:
     count, total, squares = sums
     mean = total / count
     return mean, (squares / count - mean.square()).clamp_min(0)
-
-
-def restore(network: nn.Module, statistics: dict[str, LayerStatistics]) -> None:
-    """Write the statistics back with which a network came."""
-    adapt(network, statistics, images=0, prior=1)
 
 
 @torch.no_grad()
@@ -111,8 +106,8 @@ def adapt(network: nn.Module, statistics: dict[str, LayerStatistics], images: in
     Args:
         network: that they were measured with.
         statistics: of :func:`own_statistics`.
-        images: how many they are of.
-        prior: for how many images those count with which the network came.
+        images: how many they are of; 0 writes those back with which the network came.
+        prior: for how many images the latter count.
     """
     layers, share = normalisation_layers(network), images / (images + prior)
     for name, one in statistics.items():
@@ -124,7 +119,7 @@ def adapt(network: nn.Module, statistics: dict[str, LayerStatistics], images: in
 
 @contextmanager
 def for_inference(network: nn.Module) -> Iterator[None]:
-    """A network in its mode for inference; afterwards each of its modules is as before."""
+    """Keep a network in its mode for inference; afterwards each of its modules is as before."""
     training = {one: one.training for one in network.modules()}
     network.eval()
     try:
@@ -224,15 +219,19 @@ class OwnStatistics(Correction):
             self._decision = f"the model keeps its statistics, from which features lie {away:.2g} deviations"
         else:
             shown = [change_images(torch.stack(some).to(device)) for some in of_one_shape(looked_at)]
-            against = self._adapted(network, infer, statistics, count, shown)
-            lie = f"features lie {away:.2g} deviations from the model's"
-            self._decision = f"the site's own statistics: {lie}"
+            with for_inference(network):
+                before = called_by(network, infer, shown) if shown else None
+                adapt(network, statistics, count, self.prior)
+                after = called_by(network, infer, shown) if before else None
+            against = objection(before, after) if before and after else ""
+            self._decision = f"the site's own statistics: features lie {away:.2g} deviations from the model's"
             if against:
-                self._decision = f"not the site's own statistics: {lie}, but {against}"
+                adapt(network, statistics, images=0, prior=1)
+                self._decision = f"not {self._decision}, but {against}"
         log.info("%s", self._decision)
 
     def _noting(self, looked_at: list[Tensor]) -> Iterator[Tensor]:
-        """The site's images; some of them, evenly spread, are noted."""
+        """Give the site's images; some of them, evenly spread, are noted."""
         chosen = set[int]()
         for number, image in enumerate(self.own.spread()):
             most = LOOKED_AT.get(image.ndim - 1, min(LOOKED_AT.values()))
@@ -240,27 +239,9 @@ class OwnStatistics(Correction):
             looked_at += [image] if number in chosen else []
             yield image
 
-    def _adapted(
-        self,
-        network: nn.Module,
-        infer: Infer,
-        statistics: dict[str, LayerStatistics],
-        count: int,
-        shown: list[Tensor],
-    ) -> str:
-        """Adapt the network, unless what it then calls of some batches speaks against it, which is returned."""
-        with for_inference(network):
-            before = called_by(network, infer, shown) if shown else None
-            adapt(network, statistics, count, self.prior)
-            after = called_by(network, infer, shown) if before else None
-        against = objection(before, after) if before and after else ""
-        if against:
-            restore(network, statistics)
-        return against
-
 
 def of_one_shape(images: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    """Runs of images of one shape, at most :data:`BATCH` of them."""
+    """Give runs of images of one shape, at most :data:`BATCH` of them."""
     some: list[Tensor] = []
     for image in images:
         if some and (len(some) == BATCH or some[0].shape != image.shape):
