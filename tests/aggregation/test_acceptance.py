@@ -35,17 +35,11 @@ def weight(position, value, dtype=torch.float32):
     return tensor
 
 
-def test_a_good_update_is_accepted():
+def test_a_good_update_is_accepted_and_one_without_a_step_and_a_change():
     check_update(good(), EXPECTED, round=4, seen={"ct_north"}, max_norm=10)
     check_update(good(n_steps=numpy.int64(20)), EXPECTED, round=4, seen=())
-
-
-def test_no_step_and_no_change_is_accepted():
-    check_update(with_tensors_zero(), EXPECTED, round=4, seen=())
-
-
-def with_tensors_zero():
-    return good(n_steps=0, tensors={name: torch.zeros_like(value) for name, value in EXPECTED.items()})
+    zeros = {name: torch.zeros_like(value) for name, value in EXPECTED.items()}
+    check_update(good(n_steps=0, tensors=zeros), EXPECTED, round=4, seen=())
 
 
 @pytest.mark.parametrize(
@@ -56,11 +50,7 @@ def with_tensors_zero():
         (good(site="ct_north"), None, "already sent an update for round 4"),
         (good(n_steps=-1), None, "n_steps is -1"),
         (good(n_steps=2.5), None, "n_steps is 2.5"),
-        (
-            good(n_steps=2**60),
-            None,
-            "n_steps is 1152921504606846976; it must be a whole number, 0 to 1,000",
-        ),
+        (good(n_steps=2**60), None, "n_steps is 1152921504606846976; .* 0 to 1,000"),
         (good(n_samples=-3), None, "n_samples is -3"),
         (good(n_samples=True), None, "n_samples is True"),
         (good(n_steps=0), "conv.weight", "changed although the site did no step"),
@@ -97,12 +87,9 @@ def test_finite_values_whose_sum_overflows_are_finite(dtype):
     assert all_finite(torch.full((9,), torch.finfo(dtype).max, dtype=dtype))
 
 
-@pytest.mark.parametrize("values", [["inf", "-inf"], ["nan", "1"], ["-inf", "1"]])
-def test_non_finite_values_never_cancel(values):
-    assert not all_finite(torch.tensor([float(value) for value in values]))
-
-
-def test_integers_are_finite():
+def test_non_finite_values_never_cancel_and_integers_are_finite():
+    for values in ([torch.inf, -torch.inf], [torch.nan, 1], [-torch.inf, 1]):
+        assert not all_finite(torch.tensor(values))
     assert all_finite(torch.tensor([2**62])) and all_finite(torch.tensor([True]))
 
 

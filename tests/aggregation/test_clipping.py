@@ -8,18 +8,9 @@ import torch
 from torch import tensor
 
 from fedmed.aggregation.acceptance import clip_factors, clipping_record, update_norm
-from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
-from fedmed.methods.method import MEAN
 
-
-def mean_of(**flat):
-    """The rule that these flat arguments of a job ask for."""
-    return load_rule(rule_spec({"path": MEAN, "args": flat}))
-
-
-def update(site, n_steps=1, **tensors):
-    return Update(site, 0, {name.replace("__", "."): value for name, value in tensors.items()}, n_steps, 10)
+from .conftest import mean_of, on_threads, update
 
 
 def test_factor_brings_the_norm_to_the_bound():
@@ -75,25 +66,15 @@ def test_norm_neither_overflows_nor_depends_on_threads_or_order():
     assert update_norm({"w": torch.full((4,), 1e30)}) == pytest.approx(2e30)
     generator = torch.Generator().manual_seed(0)
     tensors = {name: torch.randn(200_003, generator=generator) for name in "abc"}
-    threads, norms = torch.get_num_threads(), set()
-    try:
-        for count in (1, 2, 3):
-            torch.set_num_threads(count)
-            norms |= {update_norm(tensors), update_norm(dict(reversed(tensors.items())))}
-    finally:
-        torch.set_num_threads(threads)
-    assert len(norms) == 1
+    norms = on_threads(lambda: (update_norm(tensors), update_norm(dict(reversed(tensors.items())))))
+    assert len({norm for both in norms for norm in both}) == 1
     exact = math.sqrt(sum(float(value.double().square().sum()) for value in tensors.values()))
-    assert norms.pop() == pytest.approx(exact, rel=1e-6)
+    assert norms[0][0] == pytest.approx(exact, rel=1e-6)
 
 
 def test_record_names_whose_update_was_clipped_and_is_plain_json():
-    updates = [
-        update("a", w=tensor([8.0])),
-        update("b", w=tensor([1.0])),
-        update("c", w=tensor([1e308]).double() * 1.7),
-    ]
-    updates[2].tensors["w"] = updates[2].tensors["w"].repeat(4)
+    beyond = torch.full((4,), 1.7e308, dtype=torch.float64)
+    updates = [update("a", w=tensor([8.0])), update("b", w=tensor([1.0])), update("c", w=beyond)]
     norms = {each.site: update_norm(each.tensors) for each in updates}
     record = json.loads(json.dumps(clipping_record(norms, 2.0), allow_nan=False))
     assert record == {"norms": {"a": 8.0, "b": 1.0, "c": None}, "clipped": {"a": 0.25, "c": 0.0}}

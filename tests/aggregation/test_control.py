@@ -1,52 +1,23 @@
 """SCAFFOLD, both parts together, with numbers worked out by hand: H_1 = (w - 1)²/2, H_2 = 3 (w + 1)²/2."""
 
-import copy
-
 import pytest
 import torch
-from torch import nn
 
 from fedmed.aggregation.rule import RoundFacts
 from fedmed.aggregation.weighted_mean import UniformWeighting, WeightedMean
 from fedmed.errors import StateError, UpdateRefused
 from fedmed.messages.answers import Update
-from fedmed.systems.algorithms import scaffold as control
 from fedmed.systems.algorithms.scaffold import CONTROL, DIFFERENCE, ControlledMean, ControlVariate
-from fedmed.training.corrections.correction import RoundStart
 
-LOSSES = {"a": (1.0, 1.0), "b": (3.0, -1.0)}
-ROLES = {"a": "supervised", "b": "supervised", "test": "evaluate"}
+from .conftest import LOSSES, ROLES, TwoSites
 
 
-class Federation:
-    """One parameter at two sites, which take two steps of rate 0.1."""
+class Federation(TwoSites):
+    """Two sites that take two steps of rate 0.1."""
 
     def __init__(self):
-        self.model = {"w": torch.zeros(1, dtype=torch.float64)}
-        self.rule, self.values, self.round = ControlledMean(WeightedMean(UniformWeighting())), {}, 0
-        self.terms = {site: ControlVariate() for site in LOSSES}
-
-    def local(self, site):
-        curve, place = LOSSES[site]
-        weight = nn.Parameter(self.model["w"].clone())
-        term, named = self.terms[site], {"w": weight}
-        term.begin(RoundStart(dict(self.model), frozenset({"w"}), self.values.get(site, {}), parameters=named))
-        for _ in range(2):
-            weight.grad = curve * (weight.detach() - place)
-            with torch.no_grad():
-                term.before_step(named)
-                weight -= 0.1 * weight.grad
-        term.end(named)
-        return Update(site, self.round, {"w": weight.detach() - self.model["w"]}, 2, 1, extras=term.extras())
-
-    def play(self, rounds=1, sites="ab", order=1):
-        for _ in range(rounds):
-            updates = [self.local(site) for site in sites][::order]
-            for update in updates:
-                self.rule.check_update(update)
-            outcome = self.rule.aggregate(self.model, updates, RoundFacts(self.round, 99, ROLES))
-            self.model, self.values, self.round = outcome.tensors, outcome.values, self.round + 1
-        return self.model["w"].item()
+        rule, terms = ControlledMean(WeightedMean(UniformWeighting())), {site: ControlVariate() for site in LOSSES}
+        super().__init__(rule, terms, lambda curve: 0.1, steps=2)
 
     @property
     def own(self):
@@ -65,9 +36,8 @@ def test_two_rounds_by_hand():
     assert [u.tensors["w"].item() for u in updates.values()] == pytest.approx([-0.2721 + 0.16, -0.2909 + 0.16])
     for (site, update), own in zip(updates.items(), federation.own, strict=True):
         printed = before[site] - 0.8 - update.tensors["w"].item() / (2 * 0.1)  # Eq. 4, option II
-        assert own == pytest.approx(printed) and update.extras[DIFFERENCE]["w"].item() == pytest.approx(
-            own - before[site]
-        )
+        assert own == pytest.approx(printed)
+        assert update.extras[DIFFERENCE]["w"].item() == pytest.approx(own - before[site])
     outcome = federation.rule.aggregate(federation.model, list(updates.values()), RoundFacts(1, 2, ROLES))
     assert outcome.tensors["w"].item() == pytest.approx(-0.2815)
     assert outcome.values["b"][CONTROL]["w"].item() == pytest.approx(0.6075)
@@ -88,11 +58,7 @@ def test_neither_order_nor_an_interruption_changes_a_bit():
     expected = whole.play(4)
     assert turned.play(4, order=-1) == expected
     first.play(2)
-    again.model, again.round, again.values = first.model, first.round, copy.deepcopy(first.values)
-    again.rule.restore(copy.deepcopy(first.rule.state()))
-    for site, term in again.terms.items():
-        term.load_state_dict(copy.deepcopy(first.terms[site].state_dict()))
-    assert again.play(2) == expected
+    assert again.go_on_from(first).play(2) == expected
 
 
 @pytest.mark.parametrize(
@@ -111,7 +77,6 @@ def test_what_the_server_refuses(extras, message):
         ControlledMean().check_update(Update("a", 0, {"w": torch.zeros(1)}, 1, 1, extras=extras))
 
 
-def test_both_sides_use_the_same_names_and_a_strange_state_is_refused():
-    assert (control.CONTROL, control.DIFFERENCE) == (CONTROL, DIFFERENCE)
+def test_a_strange_state_is_refused():
     with pytest.raises(StateError, match="holds h, not SCAFFOLD's c"):
         ControlledMean().restore({"h": {}})

@@ -4,50 +4,25 @@ import copy
 
 import pytest
 import torch
-from torch import nn
 
-from fedmed.aggregation.rule import RoundFacts
 from fedmed.aggregation.server_optimizers import ServerAdamW, ServerSGD
 from fedmed.aggregation.weighted_mean import UniformWeighting, WeightedMean
 from fedmed.errors import JobError, StateError
-from fedmed.messages.answers import Update
 from fedmed.systems.algorithms.feddyn import DynamicStep, DynamicTerm
-from fedmed.training.corrections.correction import Correction, RoundStart
+from fedmed.training.corrections.correction import Correction
 
-LOSSES = {"a": (1.0, 1.0), "b": (3.0, -1.0)}  # curvature and place of the minimum; both together: -0.5
-ROLES = {"a": "supervised", "b": "supervised", "test": "evaluate"}
+from .conftest import LOSSES, TwoSites
 
 
-class Federation:
-    """One parameter at two sites; a site minimises exactly (steps None), or takes so many steps."""
+class Federation(TwoSites):
+    """Two sites that minimise exactly (steps None), or take so many steps."""
 
     def __init__(self, start=0.0, alpha=1.0, steps=None, rate=0.01, terms=None, step="dynamic", **settings):
-        self.model = {"w": torch.tensor([start], dtype=torch.float64)}
-        self.alpha, self.steps, self.rate, self.round = alpha, steps, rate, 0
-        self.terms = terms or {site: DynamicTerm(alpha) for site in LOSSES}
+        terms = terms or {site: DynamicTerm(alpha) for site in LOSSES}
         self.step = DynamicStep(alpha, **settings) if step == "dynamic" else step
-        self.rule = WeightedMean(UniformWeighting(), step=self.step)
-
-    def local(self, site):
-        curve, place = LOSSES[site]
-        weight = nn.Parameter(self.model["w"].clone())
-        term, named = self.terms[site], {"w": weight}
-        term.begin(RoundStart({"w": self.model["w"].clone()}, frozenset({"w"}), parameters=named))
-        rate = self.rate if self.steps else 1 / (curve + self.alpha)  # Newton's step is exact for a parabola
-        for _ in range(self.steps or 1):
-            weight.grad = curve * (weight.detach() - place)
-            with torch.no_grad():
-                term.before_step(named)
-                weight -= rate * weight.grad
-        term.end(named)
-        return Update(site, self.round, {"w": weight.detach() - self.model["w"]}, 1, 1)
-
-    def play(self, rounds=1, sites="ab", order=1):
-        for _ in range(rounds):
-            updates = [self.local(site) for site in sites][::order]
-            self.model = self.rule.aggregate(self.model, updates, RoundFacts(self.round, 99, ROLES)).tensors
-            self.round += 1
-        return self.model["w"].item()
+        newton = lambda curve: 1 / (curve + alpha)  # noqa: E731 # exact for a parabola
+        rule = WeightedMean(UniformWeighting(), step=self.step)
+        super().__init__(rule, terms, (lambda curve: rate) if steps else newton, steps or 1, start)
 
     @property
     def g(self):
@@ -102,11 +77,7 @@ def test_the_optimizer_after_it_goes_on_from_its_state():
     whole, first, again = (Federation(2.0, 0.01, 10, then=ServerAdamW(0.05)) for _ in range(3))
     expected = whole.play(4)
     first.play(2)
-    again.model, again.round = first.model, first.round
-    again.rule.restore(copy.deepcopy(first.rule.state()))
-    for site, term in again.terms.items():
-        term.load_state_dict(copy.deepcopy(first.terms[site].state_dict()))
-    assert again.play(2) == expected
+    assert again.go_on_from(first).play(2) == expected
 
 
 def test_a_site_that_misses_a_round():
@@ -122,16 +93,11 @@ def test_a_site_that_misses_a_round():
 
 
 def test_neither_order_nor_an_interruption_changes_a_bit():
-    whole, turned, first = Federation(alpha=0.3), Federation(alpha=0.3), Federation(alpha=0.3)
+    whole, turned, first, again = (Federation(alpha=0.3) for _ in range(4))
     expected = whole.play(5)
     assert turned.play(5, order=-1) == expected
     first.play(2)
-    again = Federation(alpha=0.3)
-    again.model, again.round = first.model, first.round
-    again.rule.restore(copy.deepcopy(first.rule.state()))
-    for site, term in again.terms.items():
-        term.load_state_dict(copy.deepcopy(first.terms[site].state_dict()))
-    assert again.play(3) == expected
+    assert again.go_on_from(first).play(3) == expected
 
 
 def test_a_failed_round_can_be_undone_and_a_strange_state_is_refused():

@@ -24,8 +24,7 @@ def labelled(**extras):
     return [update("a", [1.0, 0.0], **extras), update("b", [3.0, 2.0], **extras)]
 
 
-def mean(**options):
-    return LabelledMean(**options)
+mean = LabelledMean
 
 
 def moved(rule, *others, updates=None, model=None, round=3):
@@ -181,27 +180,22 @@ def test_where_nobody_judges_it_is_said():
     assert any(sites == ["a", "b"] and "nobody judges" in reason for sites, reason in found.warnings)
 
 
-def test_confidences_of_different_lengths_make_the_fixed_gate():
-    updates = [update("a", [1.0, 0.0], label_confidence=tensor([0.9, 0.6])),
-               update("b", [3.0, 2.0], label_confidence=tensor([0.7, 0.1, 0.2]))]  # fmt: skip
-    found = moved(mean(), update("u", [1.0, 1.0]), updates=updates)
-    assert found.values["u"]["gate"].tolist() == pytest.approx([0.9])
-    assert any(sites == ["a", "b"] and "of another number of classes" in reason for sites, reason in found.warnings)
-
-
-def test_without_a_confidence_the_gate_is_fixed_and_that_is_said():
-    found = moved(mean(fixed_gate=0.75), update("u", [1.0, 1.0]))
-    assert found.values["u"]["gate"].tolist() == [0.75] and "gate" not in found.values["a"]
-    (sites, reason) = next(warning for warning in found.warnings if "label_confidence" in warning[1])
-    assert sites == ["a", "b"] and "count from a fixed probability of 0.75 on" in reason
+@pytest.mark.parametrize(
+    ("confidences", "gate", "named", "said"),
+    [
+        ({"a": [0.9, 0.6], "b": [0.7, 0.1, 0.2]}, [0.75], ["a", "b"], "of another number of classes"),
+        ({}, [0.75], ["a", "b"], "count from a fixed probability of 0.75 on"),
+        ({"a": [0.9, 0.6]}, [0.9, 0.6], ["b"], "the gate is that of the others"),
+    ],
+)
+def test_a_gate_without_the_confidences_of_all_labelled_sites_is_told(confidences, gate, named, said):
+    updates = labelled()
+    for sent in updates:
+        sent.extras |= {"label_confidence": tensor(confidences[sent.site])} if sent.site in confidences else {}
+    found = moved(mean(fixed_gate=0.75), update("u", [1.0, 1.0]), updates=updates)
+    assert found.values["u"]["gate"].tolist() == pytest.approx(gate) and "gate" not in found.values["a"]
+    assert any(sites == named and said in reason for sites, reason in found.warnings)
     assert not any("confidence" in reason for _, reason in moved(mean(gate=False), update("u", [1.0, 1.0])).warnings)
-
-
-def test_a_labelled_site_that_tells_no_confidence_is_named_and_the_gate_is_that_of_the_others():
-    updates = [update("a", [1.0, 0.0], label_confidence=tensor([0.9, 0.6])), update("b", [3.0, 2.0])]
-    found = moved(mean(), update("u", [1.0, 1.0]), updates=updates)
-    assert found.values["u"]["gate"].tolist() == pytest.approx([0.9, 0.6])
-    assert any(sites == ["b"] and "the gate is that of the others" in reason for sites, reason in found.warnings)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.01, 1e30, math.nan, math.inf, "1", True, None, tensor([0.5])])
@@ -242,16 +236,16 @@ def test_an_overflow_leaves_the_model():
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("name", "value"),
     [
-        {"combine": "add"},
-        {"strength": 0},
-        {"strength": 3},
-        {"strength": True},
-        {"ramp_rounds": -1},
-        {"fixed_gate": 1.5},
+        ("combine", "add"),
+        ("strength", 0),
+        ("strength", 3),
+        ("strength", True),
+        ("ramp_rounds", -1),
+        ("fixed_gate", 1.5),
     ],
 )
-def test_options_that_cannot_be_meant(options):
-    with pytest.raises(JobError, match=f"'{next(iter(options))}'"):
-        mean(**options)
+def test_options_that_cannot_be_meant(name, value):
+    with pytest.raises(JobError, match=f"'{name}'"):
+        mean(**{name: value})

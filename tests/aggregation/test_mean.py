@@ -6,6 +6,8 @@ import torch
 from fedmed.aggregation.tensor_means import BlockMean
 from fedmed.seeds import derive_seed
 
+from .conftest import on_threads
+
 
 def random_tensors(count, shape, dtype):
     generator = torch.Generator().manual_seed(derive_seed(0, *shape, str(dtype)))
@@ -38,13 +40,7 @@ def test_reads_tensors_of_any_memory_layout():
 
 def test_number_of_threads_changes_no_bit():
     base, *differences = random_tensors(3, (300_001,), torch.float64)
-    threads, results = torch.get_num_threads(), []
-    try:
-        for count in (1, 2, 3):
-            torch.set_num_threads(count)
-            results.append(BlockMean()(base, differences, [0.7, 0.3]))
-    finally:
-        torch.set_num_threads(threads)
+    results = on_threads(lambda: BlockMean()(base, differences, [0.7, 0.3]))
     assert all(torch.equal(result, results[0]) for result in results)
 
 

@@ -53,20 +53,6 @@ def test_a_step_moves_what_sites_sent_and_buffers_follow_the_mean():
     assert step.seen == (["w"], ["a", "b"], RoundFacts(4, 9, {"a": "supervised"}))
 
 
-def test_a_rate_of_one_is_the_mean():
-    """Reddi et al. 2021: gradient descent with rate 1 at the server is FedAvg."""
-    stepped = WeightedMean(step=Descent(1.0)).aggregate(MODEL, updates()).tensors
-    mean = WeightedMean().aggregate(MODEL, updates()).tensors
-    assert all(torch.allclose(stepped[name], mean[name], atol=1e-7) for name in MODEL)
-
-
-def test_a_step_acts_on_a_robust_middle_too():
-    three = [*updates(), Update("c", 0, updates()[0].tensors, 1, 1)]
-    middle = MiddleMean("median")
-    result = WeightedMean(middle=middle, step=Descent(0.5)).aggregate(MODEL, three).tensors["w"]
-    assert result.tolist() == [1.0 + 3.5, -2.0]
-
-
 @pytest.mark.parametrize(
     ("spoil", "error", "message"),
     [

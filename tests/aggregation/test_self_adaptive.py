@@ -6,18 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmed.errors import FedMedError, JobError
-from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
-from fedmed.methods.method import MEAN
 from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
 from fedmed.systems.fedmoco.server import self_adaptive_weights
 
+from .conftest import mean_of
+
 BY = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}
-
-
-def mean_of(**flat):
-    """The rule that these flat arguments of a job ask for."""
-    return load_rule(rule_spec({"path": MEAN, "args": flat}))
 
 
 def weights(*r, **options):
@@ -30,6 +25,7 @@ def test_weights_worked_out_by_hand():
     assert weights(1, 1, 1) == [1 / 3] * 3
     assert weights(1, 1, 0.99) == [0, 0, 1]  # two idle sites, one that trained
     assert weights(-1, 1, 1) == [1, 0, 0]
+    assert weights(0.9, 0.5, 0.1, form="softmax") == pytest.approx([0.212, 0.316, 0.472], abs=5e-4)
 
 
 def test_the_only_site_that_trained_is_the_aggregate():
@@ -43,10 +39,6 @@ def test_the_only_site_that_trained_is_the_aggregate():
     assert torch.equal(found["weight"], state["weight"] + 0.3)
 
 
-def test_softmax_form_worked_out_by_hand():
-    assert weights(0.9, 0.5, 0.1, form="softmax") == pytest.approx([0.212, 0.316, 0.472], abs=5e-4)
-
-
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=6), st.sampled_from(["gap", "softmax"]), st.floats(0, 1))
 def test_weights_are_a_mean_above_the_floor(r, form, share):
     floor = share / len(r)
@@ -58,9 +50,6 @@ def test_weights_are_a_mean_above_the_floor(r, form, share):
 def test_the_floor_takes_from_the_others_in_proportion():
     assert weights(1, 0.5, 0, floor=0.1) == pytest.approx([0.1, 0.3, 0.6])
     assert weights(0.9, 0.5, 0.1, floor=0.01) == pytest.approx([0.1 / 1.5, 0.5 / 1.5, 0.6])
-
-
-def test_lifting_one_may_push_another_below_the_floor():
     # shares 0, .21, .79: the rest of .8 gives the second .168, which is below the floor as well
     assert weights(1, 1 - 0.21, 1 - 0.79, floor=0.2) == pytest.approx([0.2, 0.2, 0.6])
 

@@ -8,18 +8,13 @@ import torch
 
 from fedmed.aggregation.weighted_mean import SampleWeighting
 from fedmed.errors import JobError, UpdateRefused
-from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
-from fedmed.methods.method import MEAN
 from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
 from fedmed.systems.fedmoco.server import SelfAdaptiveWeighting
 
+from .conftest import mean_of
+
 BY = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}
-
-
-def mean_of(**flat):
-    """The rule that these flat arguments of a job ask for."""
-    return load_rule(rule_spec({"path": MEAN, "args": flat}))
 
 
 def sent(site, r=None, n_steps=4, n_samples=10):
@@ -102,7 +97,6 @@ def test_a_similarity_that_is_none_refuses_the_update(r):
     ("arguments", "message"),
     [
         ({"weighting": "size"}, "'weighting' is 'size'; use iterations, samples, uniform, reported"),
-        ({"weighting": {"by": "samples", "floor": 0.1}}, "SampleWeighting are wrong: .*takes no arguments"),
         ({"weighting": {"by": "samples", "form": "gap"}}, "SampleWeighting are wrong: .*takes no arguments"),
         ({"weighting": {**BY, "form": "square"}}, "'form' is 'square'; use gap or softmax"),
         ({"weighting": {**BY, "floor": 1.0}}, "'floor' is 1.0"),

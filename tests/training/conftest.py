@@ -1,10 +1,53 @@
-"""A tiny network with BatchNorm, and loaders that are plain lists of batches."""
+"""A tiny network with BatchNorm, loaders that are plain lists of batches, and what recorders see and write."""
 
 import copy
+import csv
+import functools
 
+import numpy as np
 import pytest
 import torch
+from ignite.engine import Engine
 from torch import nn
+
+
+def table(path):
+    """Return the rows of a CSV, by the names of its columns."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def run_frames(videos, attach, size=5, seconds=1.0):
+    """Run an engine, as an evaluator, over frames in batches of a size; return it.
+
+    Args:
+        videos: (labels (T, ...), predictions (T, ...)) of each.
+        attach: is given the engine before it runs.
+        seconds: between two frames.
+    """
+    frames = [(v, t, *pair) for v, video in enumerate(videos) for t, pair in enumerate(zip(*video, strict=True))]
+
+    def batches():
+        for start in range(0, len(frames), size):
+            parts = [np.stack(part) for part in zip(*frames[start : start + size], strict=True)]
+            parts[1] = parts[1][:, None] * seconds
+            yield dict(zip(("video", "time", "label", "pred"), map(torch.from_numpy, parts), strict=True))
+
+    engine = Engine(lambda _, batch: {"pred": batch["pred"], "label": batch["label"]})
+    attach(engine)
+    engine.run(batches())
+    return engine
+
+
+@pytest.fixture
+def cpu_scaler(monkeypatch):
+    """Return a function that lets a GradScaler with some settings work without a GPU."""
+    real = torch.amp.GradScaler
+
+    def use(**settings):
+        monkeypatch.setattr(torch.amp, "GradScaler", lambda device: functools.partial(real, "cpu")(**settings))
+
+    return use
 
 
 class TinyNet(nn.Module):

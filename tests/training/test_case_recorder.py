@@ -1,4 +1,3 @@
-import csv
 import statistics
 
 import numpy as np
@@ -9,6 +8,8 @@ from monai.engines import SupervisedEvaluator
 
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.case_recorder import CaseRecorder, best_slice
+
+from .conftest import table
 
 SHAPE = (6, 5, 4)
 
@@ -27,24 +28,23 @@ MASKS = [(A, A), (A, B), (A, ())]  # (truth, prediction): Dice 1, 0.5, 0
 
 def cases(pairs=MASKS, two_channels=False):
     """One batch a case; the image's first channel is the prediction the network returns."""
-    for number, (truth, prediction) in enumerate(pairs):
+    for truth, prediction in pairs:
         predicted = volume(*([prediction] if prediction else []))
         image = torch.stack([1 - predicted, predicted]) if two_channels else predicted[None]
         label = volume(*([truth] if truth else []))[None]
-        yield {"image": image[None] + number * 0, "label": label[None]}
+        yield {"image": image[None], "label": label[None]}
 
 
-def run(folder, names, batches, **changes):
+def run(folder, names, batches, spacing=None, window=None, **changes):
     evaluator = SupervisedEvaluator("cpu", list(batches), torch.nn.Identity(), **changes)
-    recorder = CaseRecorder(folder, names)
+    recorder = CaseRecorder(folder, names, spacing, window)
     recorder.attach(evaluator)
     evaluator.run()
     return recorder
 
 
 def rows(folder):
-    with (folder / "cases.csv").open(newline="") as file:
-        return [(row["case"], float(row["dice"])) for row in csv.DictReader(file)]
+    return [(row["case"], float(row["dice"])) for row in table(folder / "cases.csv")]
 
 
 @pytest.mark.parametrize("two_channels", [False, True])
@@ -70,16 +70,10 @@ def test_volumes_and_distant_islands_of_each_case_stay_in_the_table(tmp_path):
     far = (slice(5, 6), slice(0, 1), slice(0, 1))
     batches = list(cases([(A, A), (A, B)]))
     batches[1]["image"][0, 0][far] = 1
-    evaluator = SupervisedEvaluator("cpu", batches, torch.nn.Identity())
-    recorder = CaseRecorder(tmp_path, ["a", "b"], (10.0, 10.0, 10.0))
-    recorder.attach(evaluator)
-    evaluator.run()
+    recorder = run(tmp_path, ["a", "b"], batches, (10.0, 10.0, 10.0))
     assert not {"islands", "truth_ml"} & set(recorder.finish()), "they never leave"
-    with (tmp_path / "cases.csv").open(newline="") as file:
-        found = [
-            [float(row[k]) for k in ("truth_ml", "prediction_ml", "islands", "islands_ml")]
-            for row in csv.DictReader(file)
-        ]
+    columns = ("truth_ml", "prediction_ml", "islands", "islands_ml")
+    found = [[float(row[name]) for name in columns] for row in table(tmp_path / "cases.csv")]
     assert found == [[9, 9, 0, 0], [9, 4, 1, 1]]
 
 
@@ -109,11 +103,7 @@ def test_one_case_has_no_spread(tmp_path):
 
 def test_cases_that_nobody_has_marked_are_drawn_and_not_scored(tmp_path):
     batches = [{"image": batch["image"]} for batch in cases([((), A), ((), ())])]
-    evaluator = SupervisedEvaluator("cpu", batches, torch.nn.Identity())
-    recorder = CaseRecorder(tmp_path, ["a", "b"], (2.0, 2.0, 5.0), (-1000, 0))
-    recorder.attach(evaluator)
-    evaluator.run()
-    recorder.draw()
+    run(tmp_path, ["a", "b"], batches, (2.0, 2.0, 5.0), (-1000, 0)).draw()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["unscored_1.npz", "unscored_2.npz"]
     with np.load(tmp_path / "unscored_1.npz", allow_pickle=False) as picture:
         assert np.isnan(picture["dice"]) and np.isnan(picture["millilitres"][0]) and not picture["truth"].any()
@@ -132,8 +122,7 @@ def test_image_is_stored_in_its_range(tmp_path):
 
 
 def test_a_second_run_replaces_the_first(tmp_path):
-    recorder = run(tmp_path, ["a"], cases([(A, B)]))
-    recorder.finish()
+    run(tmp_path, ["a"], cases([(A, B)])).finish()
     run(tmp_path, ["b"], cases([(A, A)])).finish()
     assert rows(tmp_path) == [("b", 1.0)]
 

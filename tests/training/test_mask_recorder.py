@@ -1,29 +1,24 @@
 """Masks of several classes: each class of a frame, each frame, each video, all videos."""
 
-import csv
 import math
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from ignite.engine import Engine
 
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.mask_recorder import MaskDice, MaskRecorder, class_scores, frame_scores
 
-CLASSES, NAMES = ["shaft", "wrist"], ["a", "b"]
+from .conftest import run_frames, table
 
-
-def squares():
-    """Truth rows 2-5, called rows 2-8 of a 12 x 12 frame, columns 2-5 both."""
-    truth, called = np.zeros((12, 12), np.uint8), np.zeros((12, 12), np.uint8)
-    truth[2:6, 2:6], called[2:9, 2:6] = 1, 1
-    return truth, called
+CLASSES, NAMES, SCORES = ["shaft", "wrist"], ["a", "b"], ("dice", "iou", "hd95", "assd")
 
 
 def test_scores_worked_out_by_hand():
-    truth, called = squares()
+    """Truth rows 2-5, called rows 2-8 of a 12 x 12 frame, columns 2-5 both."""
+    truth, called = np.zeros((2, 12, 12), np.uint8)
+    truth[2:6, 2:6], called[2:9, 2:6] = 1, 1
     found = class_scores(truth, called, 2)
     assert found[0].tolist() == pytest.approx([0.7272727, 0.5714286, 3.0, 0.6666667], abs=1e-6)
     assert np.isnan(found[1]).all(), "a class in neither"
@@ -59,26 +54,20 @@ def videos(lengths=(3, 2), seed=0):
 
 
 def run(made, attach, size=2, channel=False):
-    rows = [(v, t) for v in range(len(made)) for t in range(len(made[v][0]))]
+    def with_images(engine):
+        frames = range(sum(len(truth) for truth, _ in made))
+        images = [{"image": torch.full((2, 3, 16, 20), 10 * place, dtype=torch.uint8)} for place in frames]
+        engine.data_loader = SimpleNamespace(dataset=images)
+        attach(engine)
 
-    def batches():
-        for start in range(0, len(rows), size):
-            part = rows[start : start + size]
-            truth, called = (np.stack([made[v][side][t] for v, t in part]) for side in (0, 1))
-            label = torch.from_numpy(truth.astype(np.int64))
-            yield {
-                "video": torch.tensor([v for v, _ in part]),
-                "time": torch.tensor([[3.0 * t] for _, t in part]),
-                "label": label[:, None] if channel else label,
-                "pred": torch.nn.functional.one_hot(torch.from_numpy(called.astype(np.int64)), 3).movedim(-1, 1) * 9.0,
-            }
+    wholes = [(truth[:, None] if channel else truth, np.moveaxis(np.eye(3)[called], -1, 1)) for truth, called in made]
+    return run_frames([(truth.astype(np.int64), 9 * p) for truth, p in wholes], with_images, size, seconds=3.0)
 
-    engine = Engine(lambda _, batch: {"pred": batch["pred"], "label": batch["label"]})
-    images = [{"image": torch.full((2, 3, 16, 20), 10 * place, dtype=torch.uint8)} for place in range(len(rows))]
-    engine.data_loader = SimpleNamespace(dataset=images)
-    attach(engine)
-    engine.run(batches())
-    return engine
+
+def recorded(folder, made, **options):
+    recorder = MaskRecorder(folder, NAMES, CLASSES, **options)
+    run(made, recorder.attach)
+    return recorder.finish()
 
 
 @pytest.mark.parametrize(("size", "channel"), [(1, True), (2, False), (9, False)])
@@ -89,7 +78,7 @@ def test_means_are_of_classes_then_frames_then_videos(tmp_path, size, channel):
     found = recorder.finish()
     each = [np.stack([class_scores(t, c, 2) for t, c in zip(*video, strict=True)]) for video in made]
     of_videos = [frame_scores(one).mean(0) for one in each]
-    for place, score in enumerate(("dice", "iou", "hd95", "assd")):
+    for place, score in enumerate(SCORES):
         assert found[f"{score}_mean"] == pytest.approx(np.mean([one[place] for one in of_videos]))
         for label, name in enumerate(CLASSES):
             assert found[f"{score}_{name}"] == pytest.approx(np.mean([one[:, label, place].mean() for one in each]))
@@ -102,11 +91,8 @@ def test_means_are_of_classes_then_frames_then_videos(tmp_path, size, channel):
 
 def test_files_hold_every_frame_and_pictures_of_three(tmp_path):
     made = videos()
-    recorder = MaskRecorder(tmp_path, NAMES, CLASSES)
-    run(made, recorder.attach)
-    recorder.finish()
-    with (tmp_path / "frames/001_a.csv").open() as file:
-        lines = list(csv.DictReader(file))
+    recorded(tmp_path, made)
+    lines = table(tmp_path / "frames/001_a.csv")
     assert [float(line["second"]) for line in lines] == [0, 3, 6]
     expected = class_scores(made[0][0][0], made[0][1][0], 2)
     assert float(lines[0]["dice_wrist"]) == 0 and float(lines[0]["hd95_wrist"]) == pytest.approx(math.hypot(16, 20))
@@ -117,26 +103,18 @@ def test_files_hold_every_frame_and_pictures_of_three(tmp_path):
     assert np.array_equal(worst["truth"], made[video][0][frame])
     assert np.array_equal(worst["prediction"], made[video][1][frame])
     assert worst["image"].shape == (16, 20, 3) and (worst["image"] == 10 * (3 * video + frame)).all()
-    dices = [float(line["dice"]) for name in ("001_a", "002_b") for line in read(tmp_path / f"frames/{name}.csv")]
+    dices = [float(line["dice"]) for name in ("001_a", "002_b") for line in table(tmp_path / f"frames/{name}.csv")]
     assert float(worst["dice"]) == pytest.approx(min(dices), abs=1e-6)
 
 
 def test_a_class_that_no_video_shows_has_no_number(tmp_path):
     made = [(np.minimum(truth, 1), np.minimum(called, 1)) for truth, called in videos()]
-    recorder = MaskRecorder(tmp_path, NAMES, CLASSES)
-    run(made, recorder.attach)
-    found = recorder.finish()
+    found = recorded(tmp_path, made)
     assert not [key for key in found if key.endswith("_wrist")] and all(map(math.isfinite, found.values()))
-    for score in ("dice", "iou", "hd95", "assd"):
+    for score in SCORES:
         assert found[f"{score}_mean"] == pytest.approx(found[f"{score}_shaft"])
-    (header, *rows) = (tmp_path / "frames/001_a.csv").read_text().splitlines()
-    cells = [row.split(",")[header.split(",").index("dice_wrist")] for row in rows]
-    assert cells == [""] * 3, "nothing is written for it"
-
-
-def read(path):
-    with path.open() as file:
-        return list(csv.DictReader(file))
+    lines = table(tmp_path / "frames/001_a.csv")
+    assert [line["dice_wrist"] for line in lines] == [""] * 3, "nothing is written for it"
 
 
 def test_what_cannot_be_scored_is_one_clear_error(tmp_path):
@@ -153,22 +131,16 @@ def test_what_cannot_be_scored_is_one_clear_error(tmp_path):
 def test_all_parts_are_scored_as_one_foreground(tmp_path):
     """Called and true are 1 where any class is; a part taken for another is right, and no class has a number."""
     made = videos()
-    recorder = MaskRecorder(tmp_path, NAMES, CLASSES, whole=True)
-    run(made, recorder.attach)
-    found = recorder.finish()
+    found = recorded(tmp_path, made, whole=True)
     frames = [
         [class_scores(np.minimum(t, 1), np.minimum(c, 1), 1)[0] for t, c in zip(*one, strict=True)] for one in made
     ]
-    for place, score in enumerate(("dice", "iou", "hd95", "assd")):
+    for place, score in enumerate(SCORES):
         assert found[f"{score}_mean"] == pytest.approx(np.mean([np.mean([f[place] for f in own]) for own in frames]))
-    assert set(found) == {f"{score}_mean" for score in ("dice", "iou", "hd95", "assd")} | {
-        "dice_std", "iou_std", "n_frames", "n_cases",
-    }  # fmt: skip
+    assert set(found) == {*(f"{score}_mean" for score in SCORES), "dice_std", "iou_std", "n_frames", "n_cases"}
     assert np.load(tmp_path / "best.npz")["classes"].tolist() == ["foreground"]
     swapped = [(truth, np.where(called > 0, 3 - called, 0).astype(np.uint8)) for truth, called in made]
-    other = MaskRecorder(tmp_path / "swapped", NAMES, CLASSES, whole=True)
-    run(swapped, other.attach)
-    assert other.finish() == found
+    assert recorded(tmp_path / "swapped", swapped, whole=True) == found
 
 
 def test_parts_far_from_all_that_is_true_are_counted(tmp_path):
@@ -181,9 +153,8 @@ def test_parts_far_from_all_that_is_true_are_counted(tmp_path):
     truth[:4, :4] = called[:4, :4] = 1
     called[0, 4 + reach], called[10, 10], called[15, 19] = 2, 1, 2  # the first lies one pixel beyond the limit
     called[0, 4] = 1  # touches what is true
-    recorder = MaskRecorder(tmp_path, NAMES, CLASSES)
-    run(made, recorder.attach)
-    recorder.finish()
-    with (tmp_path / "cases.csv").open() as file:
-        found = [(line["islands"], line["island_frames"]) for line in csv.DictReader(file)]
-    assert found == [("0", "0"), ("3", "1")]
+    recorded(tmp_path, made)
+    assert [(line["islands"], line["island_frames"]) for line in table(tmp_path / "cases.csv")] == [
+        ("0", "0"),
+        ("3", "1"),
+    ]

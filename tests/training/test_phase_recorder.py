@@ -1,15 +1,13 @@
 """Phases of frames in batches of any size: scores of each video, counts, and the files that stay at the site."""
 
-import csv
-
 import numpy as np
 import pytest
-import torch
-from ignite.engine import Engine
 
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.label_counts import Confusion
 from fedmed.training.video_recorder import PhaseRecorder, PhaseScore
+
+from .conftest import run_frames, table
 
 PHASES = ["preparation", "clipping", "cleaning"]
 NAMES = ["a", "b", "c"]
@@ -23,17 +21,7 @@ def videos(lengths=(7, 4, 9), seed=0):
 
 
 def run(made, attach, size=5):
-    def batches():
-        rows = [(v, t, made[v][0][t], made[v][1][t]) for v in range(len(made)) for t in range(len(made[v][0]))]
-        for start in range(0, len(rows), size):
-            v, t, truth, logits = (np.stack(part) for part in zip(*rows[start : start + size], strict=True))
-            tensors = [torch.from_numpy(part) for part in (v, t[:, None] / 2, truth, logits)]
-            yield dict(zip(("video", "time", "label", "pred"), tensors, strict=True))
-
-    engine = Engine(lambda _, batch: {"pred": batch["pred"], "label": batch["label"]})
-    attach(engine)
-    engine.run(batches())
-    return engine
+    return run_frames(made, attach, size, seconds=0.5)
 
 
 def recorded(folder, made, size=5):
@@ -73,11 +61,8 @@ def test_the_metric_of_a_validation_is_the_recorders(tmp_path):
 def test_files_stay_and_hold_every_frame(tmp_path):
     made = videos()
     recorded(tmp_path, made)
-    with (tmp_path / "cases.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows, lines = table(tmp_path / "cases.csv"), table(tmp_path / "frames/003_c.csv")
     assert [(row["case"], row["n_frames"]) for row in rows] == [("a", "7"), ("b", "4"), ("c", "9")]
-    with (tmp_path / "frames/003_c.csv").open() as file:
-        lines = list(csv.DictReader(file))
     truth, logits = made[2]
     assert [float(line["second"]) for line in lines] == [t / 2 for t in range(9)]
     assert [PHASES.index(line["true_phase"]) for line in lines] == truth.tolist()

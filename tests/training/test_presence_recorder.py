@@ -1,15 +1,14 @@
 """Scores of videos from frames in batches of any size, and the files that stay at the site."""
 
-import csv
-
 import numpy as np
 import pytest
-import torch
 from ignite.engine import Engine
 
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.label_counts import LabelCounts
 from fedmed.training.video_recorder import PresenceRecorder, VideoF1
+
+from .conftest import run_frames, table
 
 TOOLS = ["grasper", "clipper", "bag"]
 NAMES = ["a", "b", "c"]
@@ -25,30 +24,13 @@ def videos(lengths=(7, 4, 9), seed=0):
     return made
 
 
-def batches(made, size):
-    """As a loader of frames gives them, with what an evaluator makes of them."""
-    rows = [(v, t, made[v][0][t], made[v][1][t]) for v in range(len(made)) for t in range(len(made[v][0]))]
-    for start in range(0, len(rows), size):
-        v, t, truth, logits = (np.stack(part) for part in zip(*rows[start : start + size], strict=True))
-        yield {
-            "video": torch.from_numpy(v),
-            "time": torch.from_numpy(t).float()[:, None],
-            "label": torch.from_numpy(truth).float(),
-            "pred": torch.from_numpy(logits),
-        }
+def run(made, attach, size=5):
+    return run_frames([(truth.astype(np.float32), logits) for truth, logits in made], attach, size)
 
 
-def run(made, handlers, size=5):
-    engine = Engine(lambda _, batch: {"pred": batch["pred"], "label": batch["label"]})
-    for attach in handlers:
-        attach(engine)
-    engine.run(batches(made, size))
-    return engine
-
-
-def recorded(folder, made, size=5, **values):
-    recorder = PresenceRecorder(folder, NAMES[: len(made)], TOOLS, **values)
-    run(made, [recorder.attach], size)
+def recorded(folder, made, size=5):
+    recorder = PresenceRecorder(folder, NAMES[: len(made)], TOOLS)
+    run(made, recorder.attach, size)
     return recorder
 
 
@@ -71,19 +53,16 @@ def test_numbers_of_all_videos_follow_from_frames_whatever_the_batches(tmp_path,
 def test_the_metric_of_a_validation_is_the_recorders(tmp_path):
     made, metric = videos(), VideoF1()
     for _ in range(2):  # a second run forgets the first
-        engine = run(made, [lambda engine: metric.attach(engine, "val_f1")])
+        engine = run(made, lambda engine: metric.attach(engine, "val_f1"))
     assert engine.state.metrics["val_f1"] == recorded(tmp_path, made).finish()["f1_mean"]
 
 
 def test_files_stay_and_hold_every_frame(tmp_path):
     made = videos()
     recorded(tmp_path, made).finish()
-    with (tmp_path / "cases.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows, lines = table(tmp_path / "cases.csv"), table(tmp_path / "frames/003_c.csv")
     assert [(row["case"], row["n_frames"]) for row in rows] == [("a", "7"), ("b", "4"), ("c", "9")]
     assert sorted(path.name for path in (tmp_path / "frames").iterdir()) == ["001_a.csv", "002_b.csv", "003_c.csv"]
-    with (tmp_path / "frames/003_c.csv").open() as file:
-        lines = list(csv.DictReader(file))
     truth, logits = made[2]
     for t, line in enumerate(lines):
         assert float(line["second"]) == t
@@ -106,19 +85,19 @@ def test_what_cannot_be_scored_is_one_clear_error(tmp_path):
     made = videos()
     with pytest.raises(DataError, match="evaluation saw 2 of 3 cases"):
         recorder = PresenceRecorder(tmp_path, NAMES, TOOLS)
-        run(made[:2], [recorder.attach])
+        run(made[:2], recorder.attach)
         recorder.finish()
     with pytest.raises(DataError, match="more videos than names"):
-        run(made, [PresenceRecorder(tmp_path, NAMES[:2], TOOLS).attach])
+        run(made, PresenceRecorder(tmp_path, NAMES[:2], TOOLS).attach)
     with pytest.raises(DataError, match="3 labels a frame, 2 classes"):
-        run(made, [PresenceRecorder(tmp_path, NAMES, TOOLS[:2]).attach])
+        run(made, PresenceRecorder(tmp_path, NAMES, TOOLS[:2]).attach)
     made[1][1][2, 0] = np.nan
     with pytest.raises(DataError, match="infinite for 1 of 4 frames of video number 1"):
-        run(made, [PresenceRecorder(tmp_path, NAMES, TOOLS).attach])
+        run(made, PresenceRecorder(tmp_path, NAMES, TOOLS).attach)
 
 
 def test_cases_taken_apart_are_refused(tmp_path):
     engine = Engine(lambda _, batch: [{"pred": 0}])
     PresenceRecorder(tmp_path, NAMES, TOOLS).attach(engine)
     with pytest.raises(FedMedError, match="decollate=False"):
-        engine.run(batches(videos(), 5))
+        engine.run([{}])
