@@ -1,8 +1,5 @@
-import functools
-
 import pytest
 import torch
-from ignite.engine import Events
 from monai.data import MetaTensor
 
 from fedmed.losses.dice import SoftDiceLoss
@@ -24,20 +21,10 @@ def test_equals_a_plain_loop(network, twin, labeled, same):
     assert same(network, twin)
 
 
-def test_learns(network, labeled):
-    engine = build(network, labeled * 20)
-    losses = []
-    engine.add_event_handler(Events.ITERATION_COMPLETED, lambda e: losses.append(e.state.output["loss"].item()))
-    engine.run()
-    assert len(losses) == 60
-    assert losses[-1] < losses[0] - 0.1
-
-
 def test_runs_exactly_the_steps_asked_for(network, labeled):
     engine = build(network, labeled, epoch_length=2)
     engine.run()
-    assert engine.state.iteration == 2
-    assert len(network.passes) == 2
+    assert engine.state.iteration == len(network.passes) == 2
 
 
 def test_metadata_does_not_reach_the_network(network, labeled):
@@ -57,15 +44,9 @@ def test_no_mixed_precision_and_no_state_on_a_cpu(network, labeled):
     assert engine.state_dict() == {}
 
 
-@pytest.fixture
-def cpu_scaler(monkeypatch):
-    """Let a GradScaler work without a GPU."""
-    real = torch.amp.GradScaler
-    monkeypatch.setattr(torch.amp, "GradScaler", lambda device: functools.partial(real, "cpu")(growth_interval=2))
-
-
 @pytest.mark.filterwarnings("ignore:CUDA is not available")
 def test_scaler_is_kept_across_runs_and_travels_in_the_state(network, twin, labeled, same, cpu_scaler):
+    cpu_scaler(growth_interval=2)
     first = build(network, labeled[:2])
     first.amp = True
     first.run()

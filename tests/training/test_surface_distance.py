@@ -22,13 +22,6 @@ def test_square_and_square_with_a_spike():
     assert mask_distances(a, b) == pytest.approx((1.25, 0.2105263), abs=1e-6)
 
 
-def test_square_and_longer_rectangle():
-    a, b = np.zeros((2, 12, 12), bool)
-    a[2:6, 2:6] = True
-    b[2:9, 2:6] = True
-    assert mask_distances(a, b) == pytest.approx((3, 0.6666667), abs=1e-6)
-
-
 @pytest.mark.parametrize("spacing", [None, (0.8, 0.8, 5.0)])
 def test_equals_monai_in_three_dimensions(spacing):
     rng = np.random.default_rng(0)

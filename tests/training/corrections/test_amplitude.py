@@ -7,8 +7,9 @@ from torch import nn
 from fedmed.errors import FedMedError
 from fedmed.systems.algorithms.feddg import AmplitudeMix, MixedAmplitudes, OwnAmplitudes, half_spectra
 from fedmed.training.corrected_steps import Corrections
-from fedmed.training.corrections.correction import RoundStart
 from fedmed.training.trainer import SupervisedEngine
+
+from . import conftest
 
 SHAPE = (3, 4, 6)
 
@@ -22,12 +23,8 @@ def bank(n, seed=0, shape=SHAPE):
     return {"amplitude": half_spectra(torch.stack([item["image"] for item in images(n, seed, shape)]))}
 
 
-def begun(others=None, kept=None, **options):
-    term = MixedAmplitudes(OwnAmplitudes(images(3), 2), **options)
-    if kept is not None:
-        term.load_state_dict(kept)
-    term.begin(RoundStart({}, values={} if others is None else {"others": others}))
-    return term
+def begun(others=(), kept=None, **options):
+    return conftest.begun(MixedAmplitudes(OwnAmplitudes(images(3), 2), **options), *others, kept=kept)
 
 
 @pytest.mark.parametrize(("n", "most", "places"), [(10, 3, [1, 5, 8]), (3, 5, [0, 1, 2]), (1000, 1, [500]), (0, 4, [])])
@@ -68,18 +65,13 @@ def test_the_bank_is_the_sites_own_and_the_others_and_is_kept():
     kept = term.state_dict()
     assert torch.equal(kept["bank"], torch.cat([own, *(other["amplitude"] for other in others)]))
     assert torch.equal(begun(kept=kept).state_dict()["bank"], kept["bank"]), "without the others' a second time"
-    batch = torch.rand(4, *SHAPE)
-    assert torch.equal(term.change_images(batch), begun(kept=kept).change_images(batch))
-    assert torch.equal(term.change_images(batch), AmplitudeMixTwice(kept["bank"])(batch))
+    batch = torch.stack([item["image"] for item in images(4, 9)])
+    mix, again = AmplitudeMix(kept["bank"]), begun(kept=kept)
+    for _ in range(2):
+        mixed = mix(batch)
+        assert torch.equal(term.change_images(batch), mixed) and torch.equal(again.change_images(batch), mixed)
     foreign = begun(others, exclude_self=True).state_dict()["bank"]
     assert torch.equal(foreign, kept["bank"][2:])
-
-
-def AmplitudeMixTwice(bank):
-    """Return the mix of the second batch of a round."""
-    mix = AmplitudeMix(bank)
-    mix(torch.rand(4, *SHAPE))
-    return mix
 
 
 def test_without_the_others_a_site_says_so_once(caplog):

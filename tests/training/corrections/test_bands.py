@@ -6,8 +6,8 @@ import torch
 from fedmed.data.augment.bands import BANDS, band_amplitudes, band_factors, with_factors
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.corrections.bands import MatchedBands, OwnBands
-from fedmed.training.corrections.correction import RoundStart
-from fedmed.training.corrections.own_images import MOST
+
+from . import conftest
 
 
 def noise(spread, seed=0, colours=1):
@@ -16,37 +16,16 @@ def noise(spread, seed=0, colours=1):
 
 
 def told(*images):
-    return OwnBands([{"image": image} for image in images])()
+    return OwnBands(conftest.listed(images))()
 
 
 def begun(own, *others, kept=None, **options):
-    term = MatchedBands(OwnBands([{"image": image} for image in own]), **options)
-    if kept is not None:
-        term.load_state_dict(kept)
-    term.begin(RoundStart({}, values={"others": list(others)} if others else {}))
-    return term
+    return conftest.begun(MatchedBands(OwnBands(conftest.listed(own)), **options), *others, kept=kept)
 
 
 def test_a_site_tells_one_vector_of_all_its_images():
     one, other = noise(0.1), noise(0.2, 1)
     assert torch.equal(told(one, other)["amplitude_bands"], band_amplitudes([one, other]))
-    assert told() == {}
-
-
-def test_of_a_long_list_images_spread_over_it_are_looked_at():
-    class List:
-        asked = []
-
-        def __len__(self):
-            return 10 * MOST
-
-        def __getitem__(self, place):
-            self.asked.append(place)
-            return {"image": torch.eye(4)[None]}
-
-    stops = []
-    OwnBands(made := List())(before_batch=lambda: stops.append(None))
-    assert made.asked == list(range(5, 10 * MOST, 10)) and len(stops) == MOST
 
 
 def test_a_site_is_drawn_to_the_mean_of_all_itself_among_them_and_keeps_the_factors():
@@ -61,9 +40,6 @@ def test_a_site_is_drawn_to_the_mean_of_all_itself_among_them_and_keeps_the_fact
     batch = torch.rand(3, 1, 20, 20)
     assert torch.equal(again.change_images(batch), with_factors(batch, factors))
     assert torch.equal(again.change_scored_images(batch), with_factors(batch, factors))
-    assert MatchedBands.inference_settings(term.state_dict()) == {
-        "image_bands": [pytest.approx(factors[0].tolist(), abs=1e-7)]
-    }
     assert torch.equal(torch.tensor(MatchedBands.inference_settings(term.state_dict())["image_bands"]), factors)
 
 
@@ -85,30 +61,6 @@ def test_part_of_the_way():
 def test_images_that_are_alike_stay_as_they_are():
     batch, term = noise(0.1)[None], begun([noise(0.1)], told(0.5 + (noise(0.1) - 0.5) * 1.15))
     assert term.change_images(batch) is batch and MatchedBands.inference_settings(term.state_dict()) == {}
-
-
-def test_without_the_others_images_stay_as_they_are_and_that_is_said_once(caplog):
-    term, batch = begun([noise(0.1)]), noise(0.1)[None]
-    assert term.change_images(batch) is batch and caplog.text.count("no other site has told") == 1
-    begun([noise(0.1)], kept=term.state_dict())
-    assert caplog.text.count("no other site has told") == 1
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"amplitude_bands": torch.ones(BANDS)},
-        {"amplitude_bands": torch.ones(0)},
-        {"amplitude_bands": torch.full((1 + BANDS,), float("nan"))},
-        {"amplitude_bands": torch.full((1 + BANDS,), 1e6)},
-        {"amplitude_bands": [0.1] * (1 + BANDS)},
-        {"mu": torch.ones(1 + BANDS)},
-        [],
-    ],
-)
-def test_what_are_no_amplitudes_is_refused(other):
-    with pytest.raises(FedMedError, match="'amplitude_bands' does not have 17 amplitudes for each colour"):
-        begun([noise(0.1)], other)
 
 
 def test_images_of_other_colours_or_of_another_range_are_refused():

@@ -8,10 +8,11 @@ import torch
 from monai.bundle import ConfigParser
 
 from fedmed.data.augment.colours import colours, transfer
-from fedmed.errors import FedMedError
 from fedmed.training.corrected_steps import Corrections
 from fedmed.training.corrections.colour import MatchedColours, OwnColours
 from fedmed.training.corrections.correction import RoundStart
+
+from . import conftest
 
 BUNDLES = Path(__file__).resolve().parents[3] / "bundles"
 
@@ -26,19 +27,15 @@ RED, PALE = frames((0.9, 0.5, 0.4)), frames((0.7, 0.7, 0.6), seed=7)
 
 
 def told(images):
-    return OwnColours([{"image": image} for image in images])()
+    return OwnColours(conftest.listed(images))()
 
 
 def begun(own, *others, kept=None):
-    term = MatchedColours(OwnColours([{"image": image} for image in own]))
-    if kept is not None:
-        term.load_state_dict(kept)
-    term.begin(RoundStart({}, values={"others": list(others)} if others else {}))
-    return term
+    return conftest.begun(MatchedColours(OwnColours(conftest.listed(own))), *others, kept=kept)
 
 
 def test_a_site_tells_nine_numbers():
-    assert told(RED)["colour_statistics"].shape == (9,) and told([]) == {}
+    assert told(RED)["colour_statistics"].shape == (9,)
 
 
 def test_images_of_other_colours_are_moved_in_training_and_scoring_and_after_a_resumption():
@@ -59,11 +56,6 @@ def test_a_site_of_the_same_colours_leaves_its_images_as_they_are(caplog):
     assert MatchedColours.inference_settings(term.state_dict()) == {}
 
 
-def test_where_nobody_tells_images_stay_as_they_are(caplog):
-    assert torch.equal(begun(RED).change_images(torch.stack(RED)), torch.stack(RED))
-    assert "no site has told the colours" in caplog.text
-
-
 def test_a_model_that_is_scored_before_the_site_has_trained_sees_images_as_they_are_and_says_so(caplog):
     """As the starting model, `evaluate_first`: its score is of other images than those of later models."""
     corrections = Corrections([MatchedColours(OwnColours([]))])
@@ -74,12 +66,6 @@ def test_a_model_that_is_scored_before_the_site_has_trained_sees_images_as_they_
     corrections.items[0].begin(RoundStart({}, values={}))
     corrections.attach_to_scoring(evaluator)
     assert "scored with images as they are" not in caplog.text
-
-
-@pytest.mark.parametrize("other", [torch.zeros(8), torch.full((9,), 1e3), [0] * 9, None])
-def test_what_is_no_colours_is_refused(other):
-    with pytest.raises(FedMedError, match="not nine numbers of colours"):
-        begun(RED, {"colour_statistics": other})
 
 
 @pytest.mark.parametrize(

@@ -144,10 +144,10 @@ class Scale(nn.Module):
 
 @pytest.mark.filterwarnings("ignore:CUDA is not available")
 @pytest.mark.parametrize("make", [lambda: ProximalTerm(0.5), *STATEFUL], ids=["proximal", "dynamic", "control"])
-def test_a_scaler_of_mixed_precision_changes_no_bit(make, monkeypatch):
+def test_a_scaler_of_mixed_precision_changes_no_bit(make, cpu_scaler):
     """Two rounds. A term added to gradients times 1024 would be 1024 times too weak."""
-    real, found = torch.amp.GradScaler, []
-    monkeypatch.setattr(torch.amp, "GradScaler", lambda device: functools.partial(real, "cpu")(init_scale=1024.0))
+    cpu_scaler(init_scale=1024.0)
+    found = []
     loader = [{"image": torch.ones(1, 1), "label": torch.full((1, 1), place)} for place in (3.0, 5.0, 2.0)]
     for terms, amp in (([make()], False), ([make()], True), ([], True)):
         network, corrections = Scale(), Corrections(terms)

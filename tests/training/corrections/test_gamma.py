@@ -7,10 +7,10 @@ import torch
 import yaml
 
 from fedmed.data.augment.intensities import histogram
-from fedmed.errors import DataError, FedMedError
-from fedmed.training.corrections.correction import RoundStart
+from fedmed.errors import DataError
 from fedmed.training.corrections.gamma import ALIKE, MatchedGamma, OwnIntensities
-from fedmed.training.corrections.own_images import MOST
+
+from . import conftest
 
 
 @pytest.fixture
@@ -19,36 +19,15 @@ def dark():
 
 
 def told(*images):
-    return OwnIntensities([{"image": image} for image in images])()
+    return OwnIntensities(conftest.listed(images))()
 
 
 def begun(own, *others, kept=None):
-    term = MatchedGamma(OwnIntensities([{"image": image} for image in own]))
-    if kept is not None:
-        term.load_state_dict(kept)
-    term.begin(RoundStart({}, values={"others": list(others)} if others else {}))
-    return term
+    return conftest.begun(MatchedGamma(OwnIntensities(conftest.listed(own))), *others, kept=kept)
 
 
 def test_a_site_tells_one_histogram_of_all_its_images(dark):
     assert torch.equal(told(dark, dark * 2)["intensity_shares"], histogram([dark, dark * 2]))
-    assert told() == {}
-
-
-def test_of_a_long_list_images_spread_over_it_are_looked_at():
-    class List:
-        asked = []
-
-        def __len__(self):
-            return 10 * MOST
-
-        def __getitem__(self, place):
-            self.asked.append(place)
-            return {"image": torch.zeros(1, 2, 2)}
-
-    stops = []
-    OwnIntensities(made := List())(before_batch=lambda: stops.append(None))
-    assert made.asked == list(range(5, 10 * MOST, 10)) and len(stops) == MOST
 
 
 def test_a_bright_sites_gamma_is_found_and_kept(dark):
@@ -92,29 +71,6 @@ def test_a_larger_gamma_counts_half(dark, gamma):
 def test_what_lies_beyond_the_range_does_not_become_nan(dark):
     term = begun([dark], told(dark**0.6))
     assert term.change_images(torch.tensor([[-0.1, 1.2]])).tolist() == [[0.0, 1.0]]
-
-
-def test_without_the_others_images_stay_as_they_are_and_that_is_said_once(dark, caplog):
-    term, batch = begun([dark]), dark[None]
-    assert term.change_images(batch) is batch and caplog.text.count("no site has told") == 1
-    begun([dark], kept=term.state_dict())
-    assert caplog.text.count("no site has told") == 1
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"intensity_shares": torch.ones(99)},
-        {"intensity_shares": torch.full((100,), float("nan"))},
-        {"intensity_shares": torch.full((100,), 7.0)},
-        {"intensity_shares": [0.01] * 100},
-        {"mu": torch.ones(100)},
-        [],
-    ],
-)
-def test_what_is_no_histogram_is_refused(dark, other):
-    with pytest.raises(FedMedError, match="another site's 'intensity_shares' is not a histogram of 100 numbers"):
-        begun([dark], other)
 
 
 def test_images_of_another_range_are_refused():

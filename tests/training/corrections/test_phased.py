@@ -1,7 +1,6 @@
 """First the head, then the representation: what moves when, and what cannot be split so."""
 
 import copy
-import functools
 import math
 
 import pytest
@@ -42,14 +41,13 @@ def equal(one, other):
     return all(torch.equal(one[name], other[name]) for name in one)
 
 
-def trained(network, steps, share=0.5, optimizer=None, amp=False, correction=True):
-    """Train; return the state after each iteration, and the correction."""
+def trained(network, steps, share=0.5, optimizer=None, amp=False):
+    """Train; return the state before each iteration, and after the last."""
     optimizer = optimizer or torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
     loader = [batch(place) for place in range(steps)]
     engine = SupervisedEngine("cpu", 1, loader, network, optimizer, lambda p, y: (p - y).square().mean())
     engine.amp, states, (_, body) = amp, [], split(network)
-    corrections = Corrections([HeadFirst(network, share)] * correction)
-    corrections.attach(engine, body, body, steps=steps)
+    Corrections([HeadFirst(network, share)]).attach(engine, body, body, steps=steps)
     engine.add_event_handler("ITERATION_STARTED", lambda: states.append(tensors(network, network.state_dict())))
     engine.run()
     return [*states, tensors(network, network.state_dict())]
@@ -107,10 +105,9 @@ def test_what_no_optimizer_trains_stays_so(layers):
 
 
 @pytest.mark.filterwarnings("ignore:CUDA is not available")
-def test_steps_that_mixed_precision_skips_count_as_well(layers, monkeypatch):
+def test_steps_that_mixed_precision_skips_count_as_well(layers, monkeypatch, cpu_scaler):
     """The first of four overflows; the second part begins with the third all the same."""
-    real = torch.amp.GradScaler
-    monkeypatch.setattr(torch.amp, "GradScaler", lambda device: functools.partial(real, "cpu")(init_scale=1024.0))
+    cpu_scaler(init_scale=1024.0)
     usual, (head, _) = batch, split(layers)
     monkeypatch.setitem(
         globals(), "batch", lambda n: {**usual(n), "label": usual(n)["label"] * (1 if n else torch.inf)}
