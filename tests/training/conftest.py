@@ -101,11 +101,26 @@ def labeled():
     return [{"image": image, "label": (image > 0.6).to(torch.uint8)} for image in images]
 
 
-def equal(first, second):
-    """True where two networks have the same bits."""
-    return all(
-        torch.equal(a, b) for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True)
-    )
+@pytest.fixture(autouse=True)
+def seeded():
+    """Draws of a test without a generator of its own are the same each time."""
+    torch.manual_seed(0)
+
+
+def bits(module):
+    """Return a copy of all tensors of a network."""
+    return copy.deepcopy(dict(module.state_dict()))
+
+
+def equal(one, other):
+    """True where two networks, or their tensors by name, have the same bits."""
+    first, second = (each.state_dict() if isinstance(each, nn.Module) else each for each in (one, other))
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def assert_close(network, twin, atol=1e-6):
+    """Two networks have the same tensors, but for rounding: their sums run in another order."""
+    torch.testing.assert_close(dict(network.state_dict()), dict(twin.state_dict()), atol=atol, rtol=1e-5)
 
 
 @pytest.fixture

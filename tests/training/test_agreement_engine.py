@@ -125,21 +125,12 @@ def test_a_model_alone_is_asked_twice(network, unlabeled):
     assert engine.extras()["agreed_share"] < 1
 
 
-def test_until_another_is_sent_the_model_that_came_is_the_labelled_mean(network, unlabeled):
-    """In the first round of a site without labels both are the same, and as frozen as later."""
-    received = copy.deepcopy(network.state_dict())
-    engine = build(network, unlabeled)
+@pytest.mark.parametrize("first", [True, False])
+def test_the_labelled_mean_is_frozen_and_is_the_model_that_came_until_another_is_sent(network, unlabeled, first, same):
+    mean, engine = copy.deepcopy(network) if first else another(network), build(network, unlabeled)
+    engine.receive({} if first else {"labelled_mean": mean.state_dict()})
     engine.run()
-    assert all(torch.equal(tensor, received[name]) for name, tensor in engine.frozen.state_dict().items())
-    assert not all(torch.equal(tensor, received[name]) for name, tensor in network.state_dict().items())
-
-
-def test_the_labelled_mean_is_frozen(network, unlabeled):
-    mean = another(network).state_dict()
-    engine = build(network, unlabeled)
-    engine.receive({"labelled_mean": mean})
-    engine.run()
-    assert all(torch.equal(engine.frozen.state_dict()[name], mean[name]) for name in mean)
+    assert same(engine.frozen, mean) and not same(network, mean)
     assert {mode for mode, *_ in engine.frozen.passes} == {"eval"}
 
 

@@ -1,6 +1,5 @@
 import itertools
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -51,17 +50,6 @@ def test_equals_monai_s():
     values, labels = drawn(60, steps=10)
     truth = one_hot(torch.from_numpy(labels))
     assert macro_auroc(values, labels) == pytest.approx(compute_roc_auc(torch.from_numpy(values), truth), abs=1e-12)
-
-
-def test_monai_s_handler_would_lose_a_macro_average_to_one_absent_class():
-    """Reason for one of our own."""
-    values, labels = drawn(30)
-    labels[labels == 2] = 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert np.isnan(compute_roc_auc(torch.from_numpy(values), one_hot(torch.from_numpy(labels), 3)))
-    expected = np.mean([by_pairs(values[:, c], labels == c) for c in (0, 1)])
-    assert macro_auroc(values, labels) == pytest.approx(expected, abs=1e-12)
 
 
 def test_extremes():
@@ -167,8 +155,6 @@ def test_certain_cases_keep_their_order(given, shown):
 
 def test_key_metric_needs_two_classes(given, shown):
     batches = shown([[1, 0, 0], [0, 1, 0]], [1, 1])
-    with pytest.raises(
-        DataError, match="val_auroc: the 2 cases are all of the class 'bacteria'.*list cases of another"
-    ):
+    with pytest.raises(DataError, match="val_auroc: the 2 cases are all of the class 'bacteria'"):
         scored(given, batches)
     assert math.isnan(scored(given, batches, required=False).metrics["val_auroc"])

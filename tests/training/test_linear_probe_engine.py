@@ -9,17 +9,15 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedmed.errors import Aborted, DataError
-from fedmed.systems.fedmoco.linear_probe import LinearProbeEngine
+from fedmed.systems.fedmoco.linear_probe import LinearProbeEngine, LinearSgdEngine
 from fedmed.training.trainer import AbortHandler, NonFiniteLossHandler, ProgressHandler
 
+from .conftest import bits, equal
 
-def build(network, loader, **changes):
+
+def build(network, loader, kind=LinearProbeEngine, **changes):
     unused = torch.optim.SGD(network.classifier.parameters(), lr=0.1)
-    return LinearProbeEngine("cpu", 1, loader, network, unused, cross_entropy, **{"epoch_length": 100, **changes})
-
-
-def bits(module):
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    return kind("cpu", 1, loader, network, unused, cross_entropy, **{"epoch_length": 100, **changes})
 
 
 @torch.no_grad()
@@ -117,10 +115,8 @@ def test_the_encoder_keeps_its_bits(classifier, pictures):
     classifier(pictures[0]["image"]).sum().backward()  # stale gradients
     before, head = bits(classifier.encoder), bits(classifier.classifier)
     build(classifier, pictures).run()
-    after = bits(classifier.encoder)
-    assert any("running_mean" in name for name in before)
-    assert all(torch.equal(after[name], before[name]) for name in before)
-    assert not torch.equal(bits(classifier.classifier)["weight"], head["weight"])
+    assert any("running_mean" in name for name in before) and equal(classifier.encoder, before)
+    assert not torch.equal(classifier.classifier.weight, head["weight"])
 
 
 def test_features_are_computed_once_and_in_eval_mode(classifier, pictures):
@@ -196,11 +192,12 @@ def test_an_abort_is_noticed_between_the_features(classifier, pictures):
     assert len(passes) == 2
 
 
-def test_sites_without_labels(classifier, pictures):
+@pytest.mark.parametrize("kind", [LinearProbeEngine, LinearSgdEngine])
+def test_sites_without_labels(classifier, pictures, kind):
     with pytest.raises(DataError, match="no labelled images; list some under 'training'"):
-        build(classifier, None)
+        build(classifier, None, kind)
     with pytest.raises(DataError, match="needs cases with a class"):
-        build(classifier, [{"image": pictures[0]["image"]}]).run()
+        build(classifier, [{"image": pictures[0]["image"]}], kind).run()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

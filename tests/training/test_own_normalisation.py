@@ -7,6 +7,8 @@ from torch import nn
 from fedmed.errors import DataError
 from fedmed.training.corrections.statistics import adapt, normalisation_layers, own_statistics
 
+from .conftest import bits, equal
+
 
 @pytest.fixture
 def network():
@@ -19,14 +21,10 @@ def images():
     return 5 + 2 * torch.randn(12, 3, 6, 6, generator=torch.Generator().manual_seed(1))
 
 
-def state(network):
-    return {name: tensor.clone() for name, tensor in network.state_dict().items()}
-
-
 def test_layers_get_the_statistics_of_all_images(network, images):
-    before = state(network)
+    before = bits(network)
     found = own_statistics(network, network, images.split(5))
-    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items()), "it only looks"
+    assert equal(network, before), "it only looks"
     assert not any(part.training for part in network.modules())
     adapt(network, found, len(images))
     first = network[0]
@@ -66,7 +64,7 @@ def test_a_network_without_such_layers_has_none(images):
 
 @pytest.mark.parametrize(("given", "message"), [([], "there are none"), ([torch.ones(4, 3, 6, 6)], "all alike")])
 def test_images_that_say_nothing_are_refused(network, given, message):
-    before = state(network)
+    before = bits(network)
     with pytest.raises(DataError, match=message):
         own_statistics(network, network, given)
-    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
+    assert equal(network, before)

@@ -11,6 +11,8 @@ from fedmed.systems.fedst.separation import plain_feature
 from fedmed.systems.fedst.server import AVERAGED, PRE, RepresentationTraining
 from fedmed.training.trainer import plain_batch
 
+from .conftest import bits, equal
+
 STEPS, RATE = 4, 0.05
 
 
@@ -56,14 +58,6 @@ def run(engine, seen=None):
     return engine.run(phase, lambda: None)
 
 
-def bits(module):
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
-
-
-def equal(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
 def by_hand(averaged, pre, domain, average, batches):
     """One round by the equations; returns what is left of each, and the means that are told."""
     loss, feature = nn.CrossEntropyLoss(), lambda net, batch: net.forward_plain(batch["image"])[1]
@@ -102,7 +96,7 @@ def test_a_round_is_that_of_the_equations():
     first = 0.02 * torch.randn(4, 4, 4, generator=torch.Generator().manual_seed(7))
     average, domain, wanted = by_hand(plain, pre, first, None, batches)
     kept = engine.state_dict()["separation"]
-    assert equal(bits(averaged), bits(plain)) and equal(kept["pre"], bits(pre))
+    assert equal(averaged, plain) and equal(kept["pre"], pre)
     assert torch.allclose(kept["average"], average, atol=1e-7) and torch.allclose(kept["domain"], domain, atol=1e-6)
     assert {name: told[name] for name in wanted} == pytest.approx(wanted, rel=1e-5)
     assert told["domain_norm"] == pytest.approx(float(domain.norm()), rel=1e-6)
@@ -140,7 +134,7 @@ def test_kept_states_go_on_bit_by_bit_and_are_not_changed():
         run(engine)
         assert str(before) == str(kept)
         kept = engine.state_dict()
-    assert equal(bits(averaged), bits(again)) and str(kept) == str(whole.state_dict())
+    assert equal(averaged, again) and str(kept) == str(whole.state_dict())
 
 
 def test_an_aborted_job_ends_before_the_next_batch_of_the_average():
@@ -157,7 +151,7 @@ def test_an_aborted_job_ends_before_the_next_batch_of_the_average():
     with pytest.raises(Aborted):
         engine.run(lambda *_: pytest.fail("a phase has begun"), ask)
     assert len(asked) == 3 < STEPS and engine.separation.average is None and engine.separation.domain is None
-    assert equal(bits(averaged), before) and equal(bits(engine.separation.pre), before)
+    assert equal(averaged, before) and equal(engine.separation.pre, before)
 
 
 def test_one_descriptor_for_all_places_serves_images_of_several_sizes():

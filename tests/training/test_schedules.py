@@ -5,11 +5,16 @@ from fedmed.errors import FedMedError
 from fedmed.training.trainer import one_cycle, scaled_learning_rate, sigmoid_ramp_up
 
 
-def rates(optimizer, steps=100):
-    """The learning rate of every step."""
-    schedule = one_cycle(optimizer, 1e-3, steps)
+def sgd():
+    return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+
+
+def rates(optimizer=None, steps=100, before=0, **options):
+    """Return the learning rate of every step after those before."""
+    optimizer = optimizer or sgd()
+    schedule = one_cycle(optimizer, 1e-3, steps, before, **options)
     found = []
-    for _ in range(steps):
+    for _ in range(before, steps):
         found.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         schedule.step()
@@ -17,8 +22,7 @@ def rates(optimizer, steps=100):
 
 
 def test_rates_of_one_cycle():
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    found = rates(optimizer)
+    found = rates()
     expected = {0: 4e-5, 29: 1e-3, 50: 7.9389345e-4, 64: 5.00002e-4, 99: 4e-9}
     for step, rate in expected.items():
         assert found[step] == pytest.approx(rate, rel=1e-6)
@@ -26,26 +30,14 @@ def test_rates_of_one_cycle():
 
 
 def test_a_cycle_may_rise_sooner_and_end_higher():
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    schedule = one_cycle(optimizer, 1e-3, 100, final_div_factor=0.4, pct_start=0.1)
-    found = []
-    for _ in range(100):
-        found.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        schedule.step()
+    found = rates(final_div_factor=0.4, pct_start=0.1)
     assert found[0] == pytest.approx(4e-5) and found.index(max(found)) == 9
     assert max(found) == pytest.approx(1e-3) and found[99] == pytest.approx(1e-4)
 
 
 @pytest.mark.parametrize("before", [0, 30, 60, 61, 90])
 def test_after_a_shorter_cycle_its_last_rate_stays(before):
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    schedule = one_cycle(optimizer, 1e-3, 100, before, final_div_factor=0.4, pct_start=0.1, cycle_share=0.6)
-    found = []
-    for _ in range(before, 100):
-        found.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        schedule.step()
+    found = rates(before=before, final_div_factor=0.4, pct_start=0.1, cycle_share=0.6)
     assert found[max(0, 59 - before) :] == pytest.approx([1e-4] * len(found[max(0, 59 - before) :]))
     if not before:
         assert found.index(max(found)) == 5 and max(found) == pytest.approx(1e-3)
@@ -54,11 +46,11 @@ def test_after_a_shorter_cycle_its_last_rate_stays(before):
 @pytest.mark.parametrize("share", [0, -0.5, 1.2])
 def test_a_share_out_of_range_is_refused(share):
     with pytest.raises(FedMedError, match="cycle_share is .*above 0 and at most 1"):
-        one_cycle(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0), 1e-3, 100, cycle_share=share)
+        one_cycle(sgd(), 1e-3, 100, cycle_share=share)
 
 
 def test_past_its_end_is_one_clear_error():
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    optimizer = sgd()
     schedule = one_cycle(optimizer, 1e-3, 10, 8)
     for _ in range(2):
         optimizer.step()
@@ -71,15 +63,7 @@ def test_past_its_end_is_one_clear_error():
 
 @pytest.mark.parametrize("before", [1, 29, 30, 64, 98])
 def test_one_cycle_goes_on_with_a_new_optimizer(before):
-    whole = rates(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0))
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    schedule = one_cycle(optimizer, 1e-3, 100, before)
-    found = []
-    for _ in range(before, 100):
-        found.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        schedule.step()
-    assert found == pytest.approx(whole[before:], rel=1e-12)
+    assert rates(before=before) == pytest.approx(rates()[before:], rel=1e-12)
 
 
 def test_gradient_descent_in_rounds_ends_where_one_run_does():
@@ -100,12 +84,10 @@ def test_gradient_descent_in_rounds_ends_where_one_run_does():
 
 
 def test_momentum_is_left_alone():
-    weight = torch.nn.Parameter(torch.zeros(1))
-    sgd, adam = torch.optim.SGD([weight], lr=1.0), torch.optim.AdamW([weight], lr=1.0, betas=(0.8, 0.99))
-    rates(sgd, 10)
-    rates(adam, 10)
-    assert sgd.param_groups[0]["momentum"] == 0
-    assert adam.param_groups[0]["betas"] == (0.8, 0.99)
+    plain, adam = sgd(), torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=1.0, betas=(0.8, 0.99))
+    for optimizer in (plain, adam):
+        rates(optimizer, 10)
+    assert plain.param_groups[0]["momentum"] == 0 and adam.param_groups[0]["betas"] == (0.8, 0.99)
 
 
 def test_ramp_up_of_laine_and_aila():

@@ -17,6 +17,8 @@ from fedmed.systems.tecno.engine import StageCrossEntropy, TemporalEvaluator, Te
 from fedmed.training.trainer import AbortHandler, NonFiniteLossHandler, ProgressHandler
 from fedmed.training.video_recorder import PhaseRecorder, PhaseScore
 
+from .conftest import assert_close, bits, equal
+
 LENGTHS = (6, 9)
 CLASSES = ["a", "b", "c"]
 
@@ -44,14 +46,6 @@ class Network(nn.Module):
 
     def _count(self, *_):
         self.passes += 1
-
-
-def bits(module):
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
-
-
-def same(one, other):
-    return all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.fixture
@@ -111,17 +105,13 @@ def test_it_is_the_plain_loop_over_videos(network, trainer, videos):
         loss.backward()
         optimizer.step()
     assert sorted(seen) == [0, 0, 0, 1, 1, 1]
-    assert all(
-        torch.allclose(a, b, atol=1e-6) for a, b in zip(bits(network).values(), bits(twin).values(), strict=True)
-    )
+    assert_close(network, twin)
 
 
 def test_the_encoder_keeps_every_bit_and_works_once(network, trainer):
-    before = bits(network)
+    before, stages = bits(network.features), bits(network.stages)
     trainer(network, epochs=2).run()
-    after = bits(network)
-    assert same({n: t for n, t in before.items() if n.startswith("features")}, after)
-    assert not same({n: t for n, t in before.items() if n.startswith("stages")}, after)
+    assert equal(network.features, before) and not equal(network.stages, stages)
     passes = network.passes
     assert passes == 2 + 3, "frames by four"
     trainer(network).run()

@@ -13,6 +13,8 @@ from fedmed.training.corrected_steps import Corrections
 from fedmed.training.corrections.correction import RoundStart
 from fedmed.training.trainer import SupervisedEngine
 
+from ..conftest import bits, equal
+
 HEAD = ("4.weight", "4.bias")
 
 
@@ -32,13 +34,8 @@ def split(network):
     return [name for name in names if name in HEAD], [name for name in names if name not in HEAD]
 
 
-def tensors(network, names):
-    found = network.state_dict()
-    return {name: found[name].clone() for name in names}
-
-
-def equal(one, other):
-    return all(torch.equal(one[name], other[name]) for name in one)
+def part(state, names):
+    return {name: state[name] for name in names}
 
 
 def trained(network, steps, share=0.5, optimizer=None, amp=False):
@@ -48,9 +45,9 @@ def trained(network, steps, share=0.5, optimizer=None, amp=False):
     engine = SupervisedEngine("cpu", 1, loader, network, optimizer, lambda p, y: (p - y).square().mean())
     engine.amp, states, (_, body) = amp, [], split(network)
     Corrections([HeadFirst(network, share)]).attach(engine, body, body, steps=steps)
-    engine.add_event_handler("ITERATION_STARTED", lambda: states.append(tensors(network, network.state_dict())))
+    engine.add_event_handler("ITERATION_STARTED", lambda: states.append(bits(network)))
     engine.run()
-    return [*states, tensors(network, network.state_dict())]
+    return [*states, bits(network)]
 
 
 @pytest.mark.parametrize(
@@ -58,14 +55,14 @@ def trained(network, steps, share=0.5, optimizer=None, amp=False):
 )
 def test_the_head_moves_first_and_then_all_else(layers, steps, share, first):
     head, body = split(layers)
-    start = tensors(layers, layers.state_dict())
+    start = bits(layers)
     states = trained(layers, steps, share)
     for number in range(1, steps + 1):
         before, after = states[number - 1], states[number]
         parts = [any(not torch.equal(before[n], after[n]) for n in names if "weight" in n) for names in (head, body)]
         assert parts == [number <= first, number > first], number
-    assert equal({name: start[name] for name in body}, states[first]), "the representation as it came, with statistics"
-    assert equal({name: states[first][name] for name in head}, states[-1])
+    assert equal(part(start, body), part(states[first], body)), "the representation as it came, with statistics"
+    assert equal(part(states[first], head), part(states[-1], head))
     assert all(parameter.requires_grad for parameter in layers.parameters()) and layers.training
 
 
@@ -73,9 +70,9 @@ def test_momentum_and_moments_of_the_round_before_move_nothing_that_is_frozen(la
     head, body = split(layers)
     optimizer = torch.optim.Adam(layers.parameters(), lr=0.1, weight_decay=0.1)
     trained(layers, 4, optimizer=optimizer)
-    start = tensors(layers, body)
+    start = part(bits(layers), body)
     states = trained(layers, 4, optimizer=optimizer)
-    assert equal(start, states[2]) and equal({name: states[2][name] for name in head}, states[-1])
+    assert equal(start, part(states[2], body)) and equal(part(states[2], head), part(states[-1], head))
 
 
 def test_equals_a_plain_loop_with_dropout_in_both_parts(layers):
@@ -85,12 +82,12 @@ def test_equals_a_plain_loop_with_dropout_in_both_parts(layers):
     torch.manual_seed(5)
     statistics = copy.deepcopy(dict(twin[1].named_buffers()))
     for place in range(4):
-        part = list(twin[4].parameters()) if place < 2 else [*twin[0].parameters(), *twin[1].parameters()]
+        moving = list(twin[4].parameters()) if place < 2 else [*twin[0].parameters(), *twin[1].parameters()]
         if place == 2:
             twin[1].load_state_dict({**twin[1].state_dict(), **statistics})
         loss = (twin(batch(place)["image"]) - batch(place)["label"]).square().mean()
         with torch.no_grad():
-            for parameter, gradient in zip(part, torch.autograd.grad(loss, part), strict=True):
+            for parameter, gradient in zip(moving, torch.autograd.grad(loss, moving), strict=True):
                 parameter -= 0.1 * gradient
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(layers.parameters(), twin.parameters(), strict=True))
     assert not any(isinstance(layer, nn.Dropout) and not layer.training for layer in layers.modules())
@@ -112,10 +109,10 @@ def test_steps_that_mixed_precision_skips_count_as_well(layers, monkeypatch, cpu
     monkeypatch.setitem(
         globals(), "batch", lambda n: {**usual(n), "label": usual(n)["label"] * (1 if n else torch.inf)}
     )
-    start = tensors(layers, layers.state_dict())
+    start = bits(layers)
     states = trained(layers, 4, amp=True)
-    assert equal({name: start[name] for name in head}, states[1]), "the first step was skipped"
-    assert equal({name: states[2][name] for name in head}, states[-1])
+    assert equal(part(start, head), part(states[1], head)), "the first step was skipped"
+    assert equal(part(states[2], head), part(states[-1], head))
 
 
 def begin(network, shared, received=None, steps=4):

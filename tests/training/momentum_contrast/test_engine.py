@@ -12,6 +12,8 @@ from fedmed.systems.fedmoco.loss import info_nce
 from fedmed.systems.fedmoco.metadata import dissimilarity, features, similarity_of
 from fedmed.training.trainer import NonFiniteLossHandler
 
+from ..conftest import assert_close
+
 BATCH, SIZE = 4, 8  # as in conftest.py
 
 
@@ -49,9 +51,8 @@ def test_equals_moco_by_hand(build, noise, network, batches):
     engine.run()
     key, queue, expected = by_hand(noise, twin, batches)
     assert losses == pytest.approx(expected, abs=1e-5)
-    for mine, theirs in ((network, twin), (engine.keys.network, key)):  # buffers too
-        for name, tensor in theirs.state_dict().items():
-            assert torch.allclose(mine.state_dict()[name], tensor, atol=1e-5), name
+    assert_close(network, twin, atol=1e-5)
+    assert_close(engine.keys.network, key, atol=1e-5)
     ring = torch.roll(engine.keys.queue.keys, -engine.keys.queue.pointer, dims=0)
     assert torch.allclose(ring, queue, atol=1e-5)
 
@@ -68,10 +69,11 @@ def test_single_images_make_both_views(build, network, batches):
     assert torch.isfinite(engine.state.output["loss"])
 
 
-def test_scalars(build, network, batches):
+def test_scalars_and_without_probe_images_nothing_leaves(build, network, batches):
     engine = build(network, batches)
     engine.run()
     output = engine.state.output
+    assert engine.extras() == {}
     assert set(output) == {"loss", "contrastive_accuracy", "positive_similarity", "zero_rows"}
     assert 0 <= output["contrastive_accuracy"] <= 1 and 0 < output["positive_similarity"] <= 1
     assert all(value.ndim == 0 and not value.requires_grad for value in output.values())
@@ -119,12 +121,6 @@ def test_an_untouched_model_has_rsa_one(build, network, batches, probe):
     assert engine.extras() == {"rsa": 1.0}
 
 
-def test_without_probe_images_nothing_leaves(build, network, batches):
-    engine = build(network, batches)
-    engine.run()
-    assert engine.extras() == {}
-
-
 def test_milestones_count_epochs_over_all_rounds(build, network, batches):
     rates = []
     state = {}
@@ -170,12 +166,9 @@ def test_a_loss_that_is_not_finite_is_named(build, network, batches):
         engine.run()
 
 
-def test_a_number_out_of_range_is_refused(build, network, batches):
+def test_other_errors(build, network, batches):
     with pytest.raises(FedMedError, match="temperature is 0.0"):
         build(network, batches, temperature=0.0)
-
-
-def test_other_errors(build, network, batches):
     with pytest.raises(DataError, match="no images"):
         build(network, None)
     with pytest.raises(DataError, match="loader of images is empty"):

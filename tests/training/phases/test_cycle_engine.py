@@ -10,6 +10,8 @@ from fedmed.systems.fedcy.engine import CycleEngine
 from fedmed.systems.fedcy.loss import CycleConsistencyLoss, feature_spread
 from fedmed.training.video_frames import ClipBatches
 
+from ..conftest import assert_close
+
 SCALARS = {"loss", "cycle_error", "min_variance", "cycle_back", "cycle_chance", "feature_spread"}
 
 
@@ -48,8 +50,7 @@ def test_it_is_the_plain_loop(build, clip_batches, clips, outputs_of):
         assert float(output["loss"]) == pytest.approx(float(value), rel=1e-4)
         assert float(output["feature_spread"]) == pytest.approx(float(feature_spread(features)), abs=1e-6)
         assert set(output) == SCALARS and not any(value.requires_grad for value in output.values())
-    for name, value in network.state_dict().items():
-        assert torch.allclose(value.double(), twin.state_dict()[name].double(), atol=1e-6), name
+    assert_close(network, twin)
     assert changed(network, build())
 
 
@@ -68,22 +69,14 @@ def test_it_counts_the_frames_that_it_processed(build, clip_batches):
     assert trainer.samples == 60, "of the last run alone"
 
 
-def test_without_weight_the_model_comes_back_as_it_came(build, clip_batches):
-    """λ_t = 0, no weight decay, and BatchNorm's statistics left alone."""
-    network = build()
-    before = copy.deepcopy(network)
-    engine(network, clip_batches(), cycle_weight=0.0, statistics_momentum=0.0).run()
-    assert changed(network, before) == ["features.1.num_batches_tracked"]
-
-
-def test_a_silent_site_changes_nothing_but_a_counter(build, clip_batches):
-    network = build()
-    before = copy.deepcopy(network)
-    engine(network, clip_batches(), rate=0.0, statistics_momentum=0.0).run()
-    assert changed(network, before) == ["features.1.num_batches_tracked"]
-    network = build()
-    engine(network, clip_batches(), rate=0.0).run()
-    assert not torch.equal(network.features[1].running_mean, before.features[1].running_mean)
+@pytest.mark.parametrize("silent", [{"cycle_weight": 0.0}, {"rate": 0.0}])
+def test_a_silent_site_changes_nothing_but_a_counter(build, clip_batches, silent):
+    """λ_t = 0 without weight decay, or no rate, and BatchNorm's statistics left alone; or not."""
+    network, other = build(), build()
+    engine(network, clip_batches(), statistics_momentum=0.0, **silent).run()
+    assert changed(network, build()) == ["features.1.num_batches_tracked"]
+    engine(other, clip_batches(), **silent).run()
+    assert not torch.equal(other.features[1].running_mean, network.features[1].running_mean)
 
 
 def moved(network, batches, weight, rate, optimizer):
@@ -105,9 +98,7 @@ def test_its_weight_changes_nothing_under_adam_and_much_under_sgd(build, clip_ba
 def test_it_learns_to_bring_frames_back(build, clip_batches, outputs_of):
     network = build(norm=False)
     found = outputs_of(engine(network, clip_batches(batches=4), epochs=30))
-    first, last = (
-        [float(o[name]) for o in part] for part, name in ((found[:4], "cycle_error"), (found[-4:], "cycle_error"))
-    )
+    first, last = ([float(output["cycle_error"]) for output in part] for part in (found[:4], found[-4:]))
     assert sum(last) < 0.5 * sum(first)
     assert min(float(o["cycle_back"]) for o in found[-4:]) >= 0.9
 

@@ -11,6 +11,8 @@ from fedmed.systems.fedcy.loss import nt_xent
 from fedmed.training.trainer import SupervisedEngine
 from fedmed.training.video_frames import FrameBatches
 
+from ..conftest import assert_close
+
 
 def engine(network, batches, kind=GuidedEngine, rate=0.01, **said):
     optimizer = said.pop("by", torch.optim.Adam)(network.parameters(), lr=rate)
@@ -33,8 +35,7 @@ def test_it_is_the_plain_loop(build, labelled_batches, outputs_of):
         assert float(output["loss"]) == pytest.approx(float(loss.detach()), rel=1e-5)
         assert float(output["label_contrast"]) == pytest.approx(float(contrast.detach()), rel=1e-4)
         assert set(output) == {"loss", "label_contrast", "feature_spread"} and not output["loss"].requires_grad
-    for one, other in zip(network.state_dict().values(), twin.state_dict().values(), strict=True):
-        assert torch.allclose(one, other, atol=1e-5)
+    assert_close(network, twin, atol=1e-5)
     assert int(network.features[1].num_batches_tracked) == 3
 
 
@@ -42,8 +43,7 @@ def test_without_contrast_it_is_supervised_training(build, labelled_batches):
     network, twin = build(), build()
     engine(network, labelled_batches(), contrast_weight=0.0).run()
     engine(twin, labelled_batches(), SupervisedEngine, loss_function=nn.CrossEntropyLoss()).run()
-    for one, other in zip(network.state_dict().values(), twin.state_dict().values(), strict=True):
-        assert torch.allclose(one, other, atol=1e-6)
+    assert_close(network, twin)
 
 
 def test_one_phase_alone_is_learnt_without_contrast(build, labelled_batches, outputs_of):

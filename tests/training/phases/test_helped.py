@@ -11,6 +11,8 @@ from fedmed.errors import JobError
 from fedmed.systems.fixmatch.fedmatch import PSI, Decomposed, HelpedEngine, noise
 from fedmed.training.video_frames import FrameBatches
 
+from ..conftest import assert_close
+
 WEIGHTS = {"agree_weight": 0.5, "learn_weight": 2.0, "size_weight": 1e-3, "distance_weight": 1e-2}
 
 
@@ -71,8 +73,7 @@ def test_equals_plain_pytorch(network, frames, count):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    for name, value in twin.state_dict().items():
-        assert torch.allclose(network.state_dict()[name], value, atol=1e-5), name
+    assert_close(network, twin, atol=1e-5)
 
 
 def test_sigma_does_not_move_and_helpers_change_what_is_learned(network, frames, outputs_of):
@@ -108,9 +109,8 @@ def test_its_answer_is_that_of_the_trained_model_to_one_picture(network, frames)
     engine.run()
     picture = noise(torch.Size([3, 12, 12]))
     assert torch.equal(picture, noise(torch.Size([3, 12, 12]))) and picture.min() >= 0 and picture.max() <= 1
-    assert picture.mean() == pytest.approx(0.5, abs=0.03) and (picture == 0).float().mean() == pytest.approx(
-        0.16, abs=0.04
-    )
+    assert picture.mean() == pytest.approx(0.5, abs=0.03)
+    assert (picture == 0).float().mean() == pytest.approx(0.16, abs=0.04)
     with torch.no_grad():
         expected = network.eval()(picture).softmax(dim=1)[0]
     assert torch.allclose(engine.extras()["noise_answer"], expected) and expected.sum() == pytest.approx(1)

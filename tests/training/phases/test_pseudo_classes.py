@@ -1,6 +1,5 @@
 """Learning of frames without labels from the classes that the model sees in them."""
 
-import copy
 from functools import partial
 
 import pytest
@@ -11,6 +10,8 @@ from fedmed.data.augment import ScaleShift
 from fedmed.systems.fixmatch.engine import PseudoClassEngine
 from fedmed.systems.fixmatch.loss import fixmatch_loss, uda_loss
 from fedmed.training.video_frames import FrameBatches
+
+from ..conftest import assert_close, bits
 
 
 @pytest.fixture
@@ -26,10 +27,6 @@ def engine_of(network, batches, confidence, lr=1e-2, loss=fixmatch_loss, **chang
     return PseudoClassEngine("cpu", 1, batches, network, optimizer, **options)
 
 
-def tensors(network):
-    return copy.deepcopy(network.state_dict())
-
-
 def test_fixmatch_equals_plain_pytorch(build, frames):
     """Target in eval mode of the frame as it is, cross-entropy of the changed frame over the whole batch."""
     network, twin = build(), build()
@@ -43,22 +40,19 @@ def test_fixmatch_equals_plain_pytorch(build, frames):
             sure, classes = twin(images).softmax(dim=1).max(dim=1)
         twin.train()
         optimizer.zero_grad()
-        loss = (F.cross_entropy(twin(augment(images)), classes, reduction="none") * (sure >= 0.3724)).sum() / len(
-            images
-        )
-        (0.5 * loss).backward()
+        losses = F.cross_entropy(twin(augment(images)), classes, reduction="none") * (sure >= 0.3724)
+        (0.5 * losses.sum() / len(images)).backward()
         if (sure >= 0.3724).any():
             optimizer.step()
         counted += int((sure >= 0.3724).sum())
     assert 0 < counted < 18, "some frames count and some do not"
-    for name, value in twin.state_dict().items():
-        assert torch.allclose(network.state_dict()[name], value, atol=1e-6), name
+    assert_close(network, twin)
 
 
 @pytest.mark.parametrize("loss", [fixmatch_loss, uda_loss])
 def test_it_moves_where_something_counts_and_says_how_much(build, frames, outputs_of, loss):
     network = build()
-    before = tensors(network)
+    before = bits(network)
     found = outputs_of(engine_of(network, frames, 0.0, loss=loss))
     assert len(found) == 3 and all(output["sure_fraction"] == 1 and output["loss"] > 0 for output in found)
     assert all(1 / 3 <= output["commonest_fraction"] <= 1 for output in found)
@@ -69,7 +63,7 @@ def test_it_moves_where_something_counts_and_says_how_much(build, frames, output
 def test_nothing_counts(build, frames, outputs_of):
     """No step: Adam would make one of weight decay alone."""
     network = build()
-    before = tensors(network)
+    before = bits(network)
     found = outputs_of(engine_of(network, frames, 1.0, weight_decay=0.1))
     assert all(output["sure_fraction"] == 0 and output["loss"] == 0 for output in found)
     for name, parameter in network.named_parameters():
@@ -78,7 +72,7 @@ def test_nothing_counts(build, frames, outputs_of):
 
 def test_with_labels_beside_it_a_step_is_always_made(build, labelled_batches, frames):
     network = build()
-    before = tensors(network)
+    before = bits(network)
     engine_of(network, frames, 1.0, labeled_loader=labelled_batches(), supervised_loss=F.cross_entropy).run()
     assert not torch.equal(network.classifier.weight, before["classifier.weight"])
 
