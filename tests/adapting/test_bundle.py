@@ -1,6 +1,7 @@
 """A bundle adapted to a hospital's images: whole, equal to FedMed's own scoring, and careful."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -35,8 +36,8 @@ def made(adapted):
     return {one.name: one.made for one in adapted.decisions}
 
 
-def why(adapted):
-    return {one.name: one.why for one in adapted.decisions}
+def why(adapted, name):
+    return next(one.why for one in adapted.decisions if one.name == name)
 
 
 def predicted(root, folder, place):
@@ -69,13 +70,11 @@ def test_the_bundle_is_whole_and_says_what_was_done(bundle, images, tmp_path):
     (folder / "notes.png").write_text("no picture")
     found = adapt_bundle(bundle(), folder, out, asked=["statistics"])
     assert not changed_files(out) and open_given(out, tmp_path / "place").is_dir()
-    card = (out / "docs" / "README.md").read_text()
-    assert "## Adapted to one hospital's images" in card and "Nobody looked at a label" in card and "24 images" in card
+    assert "24 images" in (out / "docs" / "README.md").read_text()
     metadata = json.loads((out / "configs" / "metadata.json").read_text())
     assert metadata["version"] == found.version and metadata["federation"]["adapted"]["images"] == "24 images"
     page = (out / "docs" / "page.html").read_text()
-    for words in ("What cannot be known without labels", "Distance of statistics by layer", "notes.png"):
-        assert words in page
+    assert "Distance of statistics by layer" in page and "notes.png" in page
     assert page.count("data:image/png") == 6 and "http" not in page.replace("http://www.w3.org", "")
     (out / "docs" / "page.html").unlink()
     assert not changed_files(out), "whoever gives the bundle on removes the page"
@@ -85,11 +84,9 @@ def test_by_itself_it_leaves_what_is_alike(bundle, images, tmp_path, monkeypatch
     monkeypatch.setattr("fedmed.adapting.decisions.DEAD_ZONE", 1e9)
     root, out = bundle(), tmp_path / "own_classification"
     found = adapt_bundle(root, images(), out)
-    assert (
-        not any(made(found.adapted).values()) and "from 1e+09 on they are adapted" in why(found.adapted)["statistics"]
-    )
-    assert "carries no 'intensity_shares'" in why(found.adapted)["intensity"]
-    assert "has no 'image_colours'" in why(found.adapted)["colour"]
+    assert not any(made(found.adapted).values()) and "from 1e+09 on" in why(found.adapted, "statistics")
+    assert "carries no 'intensity_shares'" in why(found.adapted, "intensity")
+    assert "has no 'image_colours'" in why(found.adapted, "colour")
     assert (root / "models/model.pt").read_bytes() == (out / "models/model.pt").read_bytes()
     assert "Nothing was changed" in (out / "docs" / "page.html").read_text()
 
@@ -110,9 +107,7 @@ def test_frames_are_shown_in_the_colours_of_the_training_and_then_measured(bundl
     root, out = bundle(PHASES, mean_values([{COLOURS: GREEN.stacked().flatten()}] * 2)), tmp_path / "own_classification"
     found = adapt_bundle(root, images(40, tint=(1, 0.4, 0.3)), out, asked=["statistics", "colour"])
     assert made(found.adapted) == {"intensity": False, "colour": True, "statistics": True}
-    assert torch.tensor(inference(out)["image_colours"])[1].flatten().tolist() == pytest.approx(
-        [*GREEN.mean.tolist(), *GREEN.deviation.tolist()], abs=1e-4
-    )
+    torch.testing.assert_close(torch.tensor(inference(out)["image_colours"][1]), GREEN.stacked()[:2], atol=1e-4, rtol=0)
     own, shown = (images[0]["image"].mean(dim=(1, 2)) for images in (found.adapted.own, found.adapted.shown))
     assert own.argmax() == 0 and shown.argmax() == 1
     assert "times as far" in (out / "docs" / "README.md").read_text()
@@ -121,7 +116,7 @@ def test_frames_are_shown_in_the_colours_of_the_training_and_then_measured(bundl
 def test_black_frames_have_no_colours_to_match(bundle, images, tmp_path):
     root = bundle(PHASES, mean_values([{COLOURS: GREEN.stacked().flatten()}] * 2))
     found = adapt_bundle(root, images(40, low=0, high=1), tmp_path / "own_classification", asked=["colour"])
-    assert not made(found.adapted)["colour"] and "at least one image that is not black" in why(found.adapted)["colour"]
+    assert not made(found.adapted)["colour"] and "image that is not black" in why(found.adapted, "colour")
 
 
 def test_what_the_model_calls_after_it_may_speak_against_it(bundle, images, tmp_path, monkeypatch):
@@ -129,10 +124,10 @@ def test_what_the_model_calls_after_it_may_speak_against_it(bundle, images, tmp_
     monkeypatch.setattr("fedmed.adapting.decisions.objection", lambda before, after: "after it one class is called")
     root, folder = bundle(), images()
     by_itself = adapt_bundle(root, folder, tmp_path / "a_classification").adapted
-    assert not made(by_itself)["statistics"] and "--adaptation statistics makes it all" in why(by_itself)["statistics"]
+    assert not made(by_itself)["statistics"] and "--adaptation statistics" in why(by_itself, "statistics")
     assert "was left out" in (tmp_path / "a_classification/docs/page.html").read_text()
     asked = adapt_bundle(root, folder, tmp_path / "b_classification", asked=["statistics"]).adapted
-    assert made(asked)["statistics"] and "after it one class is called. It was asked for" in why(asked)["statistics"]
+    assert made(asked)["statistics"] and "after it one class is called. It was asked for" in why(asked, "statistics")
 
 
 def test_volumes_of_a_network_without_such_layers(exported_bundle, fedmed_home, tmp_path):
@@ -140,7 +135,7 @@ def test_volumes_of_a_network_without_such_layers(exported_bundle, fedmed_home, 
 
     folder, out = demo_site("chest_ct_tiny", "ct_west", fedmed_home) / "images", tmp_path / "own_segmentation"
     found = adapt_bundle(exported_bundle, folder, out, few=True, device="cpu")
-    assert "no BatchNorm layer" in why(found.adapted)["statistics"] and "scan" in found.amount
+    assert "no BatchNorm layer" in why(found.adapted, "statistics") and "scan" in found.amount
     assert found.adapted.before.classes == ("background", "covid_region") and found.adapted.before.each[0].is_mask
     assert (out / "models" / "model.ts").is_file() and "Outlines" in (out / "docs" / "page.html").read_text()
 
@@ -148,8 +143,8 @@ def test_volumes_of_a_network_without_such_layers(exported_bundle, fedmed_home, 
 @pytest.mark.parametrize(
     ("count", "name", "message"),
     [
-        (19, "cxr_classification", "19 images; a hospital is known by 20 images or more.*--few"),
-        (39, PHASES, "39 frames; a hospital is known by 2 videos, or 40 single frames or more"),
+        (19, "cxr_classification", "19 images; .* 20 images or more.*--few"),
+        (39, PHASES, "39 frames; .* 2 videos, or 40 single frames or more"),
     ],
 )
 def test_few_images_are_refused_unless_a_person_says_so(bundle, images, tmp_path, count, name, message):
@@ -164,9 +159,7 @@ def test_images_of_another_kind_are_one_clear_error(bundle, images, tmp_path):
     folder = images(0)
     for number in range(30):
         (folder / f"{number}.png").write_text("a table")
-    with pytest.raises(
-        DataError, match=r"none of its files is an image that cxr_classification reads; the first: .*0\.png"
-    ):
+    with pytest.raises(DataError, match=r"an image that cxr_classification reads; the first: .*0\.png"):
         adapt_bundle(bundle(), folder, tmp_path / "own_classification")
 
 
@@ -178,19 +171,13 @@ def test_mistakes_leave_nothing(bundle, images, tmp_path):
         adapt_bundle(root, images(0, name="empty"), out)
     with pytest.raises(ExportError, match="end in _segmentation or _classification"):
         adapt_bundle(root, folder, tmp_path / "own")
+    bare = shutil.copytree(root, tmp_path / "bare" / root.name)
+    (bare / "models" / "model.pt").unlink()
     with pytest.raises(BundleError, match="has no weights"):
-        adapt_bundle(_without_weights(root, tmp_path), folder, out)
+        adapt_bundle(bare, folder, out)
     assert not out.exists()
     adapt_bundle(root, folder, out)
     with pytest.raises(ExportError, match="exists; choose another folder or use --replace"):
         adapt_bundle(root, folder, out)
     with pytest.raises(BundleError, match="was adapted to a hospital's images already"):
         adapt_bundle(out, folder, tmp_path / "twice_classification")
-
-
-def _without_weights(root, place):
-    import shutil
-
-    copy = shutil.copytree(root, place / "bare" / root.name)
-    (copy / "models" / "model.pt").unlink()
-    return copy

@@ -72,14 +72,7 @@ def test_a_bad_update_is_refused_by_site_and_tensor(update, tensor, message):
         check_update(update, EXPECTED, round=4, seen={"ct_north"}, max_norm=10)
     assert caught.value.site == update.site and f"'{update.site}'" in str(caught.value)
     assert caught.value.tensor == tensor and (tensor is None or f"'{tensor}'" in str(caught.value))
-
-
-def test_one_refused_update_leaves_model_and_update_unchanged():
-    """Nothing is changed in place before everything is checked."""
-    before = {name: value.clone() for name, value in EXPECTED.items()}
-    with pytest.raises(UpdateRefused):
-        check_update(with_tensors(conv__weight=weight(0, float("nan"))), EXPECTED, round=4, seen=())
-    assert all(torch.equal(value, before[name]) for name, value in EXPECTED.items())
+    assert EXPECTED["conv.weight"].tolist() == [[1] * 3] * 2 and EXPECTED["index"].tolist() == [0, 1, 2], "as before"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

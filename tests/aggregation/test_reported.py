@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from fedmed.aggregation.reported import ReportedWeighting
-from fedmed.aggregation.robust import MiddleMean
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.errors import JobError, UpdateRefused
 from fedmed.messages.answers import Update
@@ -48,8 +47,8 @@ def test_where_one_site_does_not_report_it_all_are_weighed_by_samples_and_that_i
     updates = [sent("a", 5, n_samples=30), sent("b", n_samples=10), sent("idle", n_steps=0)]
     outcome = WeightedMean(ReportedWeighting("fim")).aggregate({"w": torch.zeros(1)}, updates)
     assert outcome.coefficients == {"a": 0.75, "b": 0.25, "idle": 0.0}
-    said = "it sends no 'fim', so this round weighs by 'samples', not by 'reported'"
-    assert outcome.warnings == [(["b"], said)]
+    ((sites, said),) = outcome.warnings
+    assert sites == ["b"] and "'fim'" in said and "'samples'" in said
 
 
 @pytest.mark.parametrize(
@@ -58,8 +57,3 @@ def test_where_one_site_does_not_report_it_all_are_weighed_by_samples_and_that_i
 def test_arguments_that_cannot_be_meant(arguments):
     with pytest.raises(JobError, match="weighting 'reported'"):
         ReportedWeighting(**arguments)
-
-
-def test_it_has_no_meaning_where_every_sender_has_one_vote():
-    with pytest.raises(JobError, match="'reported' has no meaning under rule 'median'"):
-        WeightedMean(ReportedWeighting("fim"), MiddleMean("median"))

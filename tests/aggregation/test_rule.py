@@ -69,6 +69,7 @@ def test_what_a_step_may_not_return(spoil, error, message):
 
 def test_the_state_is_the_steps():
     rule, again = WeightedMean(step=Descent(1.0)), WeightedMean(step=Descent(1.0))
+    assert isinstance(rule, ServerRule) and not isinstance(rule.step, ServerRule)
     rule.aggregate(MODEL, updates())
     again.restore(rule.state())
     assert again.step.steps == 1 and WeightedMean().state() == {}
@@ -76,10 +77,6 @@ def test_the_state_is_the_steps():
     assert again.step.steps == 0
     with pytest.raises(StateError, match="holds step, which this rule has not"):
         WeightedMean().restore(rule.state())
-
-
-def test_what_is_a_rule():
-    assert isinstance(WeightedMean(), ServerRule) and not isinstance(Descent(1.0), ServerRule)
 
 
 @pytest.mark.parametrize(

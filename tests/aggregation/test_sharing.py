@@ -25,33 +25,23 @@ def policy(group, names=TENSORS, **options):
     return SharingPolicy.from_groups(names, group, GROUPS, **options)
 
 
-def test_full_shares_everything():
-    names = list(TENSORS)
-    assert policy("full").received(names) == policy("full").sent(names) == names
-    assert policy("full").private(names) == []
-
-
 @pytest.mark.parametrize(
-    ("group", "private"), [("final", ["final.weight"]), ("block_6", ["decoder.weight", "final.weight"])]
+    ("group", "buffers", "private"),
+    [
+        ("full", "average", []),
+        ("full", "pooled", []),
+        ("full", "local", BUFFERS),
+        ("final", "average", ["final.weight"]),
+        ("final", "local", [*BUFFERS, "final.weight"]),
+        ("block_6", "pooled", ["decoder.weight", "final.weight"]),
+        ("block_6", "local", [*BUFFERS, "decoder.weight", "final.weight"]),
+    ],
 )
-def test_a_group_stays_at_the_site(group, private):
-    chosen = policy(group)
-    assert chosen.private(TENSORS) == private
-    assert chosen.received(TENSORS) == chosen.sent(TENSORS) == [name for name in TENSORS if name not in private]
-
-
-def test_shared_and_private_are_all_and_disjoint():
-    for group in GROUPS:
-        for buffers in ("average", "pooled", "local"):
-            chosen = policy(group, buffers=buffers)
-            shared, private = set(chosen.sent(TENSORS)), set(chosen.private(TENSORS))
-            assert shared | private == set(TENSORS) and not shared & private and shared
-
-
-def test_local_buffers_are_private():
-    assert policy("full", buffers="local").private(TENSORS) == BUFFERS
-    assert policy("final", buffers="local").private(TENSORS) == [*BUFFERS, "final.weight"]
-    assert policy("full", buffers="pooled").private(TENSORS) == []
+def test_a_group_and_local_buffers_stay_at_the_site(group, buffers, private):
+    for names in (TENSORS, iter(list(TENSORS))):
+        chosen = policy(group, names, buffers=buffers)
+        assert chosen.private(TENSORS) == private
+        assert chosen.received(TENSORS) == chosen.sent(TENSORS) == [name for name in TENSORS if name not in private]
 
 
 def test_a_role_may_send_less_than_it_receives():
@@ -71,10 +61,6 @@ def test_exclude_wins_and_patterns_match_anywhere():
     assert Patterns(["coder"]).select(TENSORS)[-1] == "decoder.weight"
 
 
-def test_names_may_come_from_an_iterator():
-    assert policy("final", names=iter(list(TENSORS))).sent(TENSORS)[-1] == "decoder.weight"
-
-
 @pytest.mark.parametrize(
     ("group", "groups", "options", "message"),
     [
@@ -86,16 +72,12 @@ def test_names_may_come_from_an_iterator():
         ("all", {"all": [".*"]}, {}, "group 'all': none of the 6 tensors is received"),
         ("full", {"full": ["^final"]}, {}, "group 'full' shares everything, so it must be empty"),
         ("full", GROUPS, {"buffers": "fedbn"}, "'fedbn' is unknown; use one of average, pooled, local"),
+        ("final", GROUPS, {"buffers": "local", "names": NO_BUFFERS}, "no BatchNorm statistics"),
     ],
 )
 def test_a_policy_that_cannot_be_meant(group, groups, options, message):
     with pytest.raises(SharingError, match=message):
-        SharingPolicy.from_groups(TENSORS, group, groups, **options)
-
-
-def test_local_buffers_need_buffers():
-    with pytest.raises(SharingError, match="no BatchNorm statistics"):
-        policy("final", names=NO_BUFFERS, buffers="local")
+        SharingPolicy.from_groups(**{"names": TENSORS, "group": group, "groups": groups, **options})
 
 
 def test_sizes_are_logged(caplog):

@@ -96,12 +96,17 @@ def test_order_of_replies_changes_no_bit(order, buffers):
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.integers(1, 6), st.integers(1, 500), st.sampled_from(["average", "pooled"]))
-def test_identical_sites_give_any_one_of_them(count, steps, buffers):
+@given(
+    st.integers(1, 6),
+    st.integers(1, 500),
+    st.sampled_from([{}, {"buffers": "pooled"}, {"rule": "median"}, {"rule": "trimmed_mean"}]),
+)
+def test_identical_sites_give_any_one_of_them(count, steps, options):
     """Coefficients sum to 1, so the mean of equal updates is that update (McMahan et al. 2017, Algorithm 1)."""
     state = network_state()
-    updates = [random_update(state, f"site{k}", steps, seed=7) for k in range(count)]
-    result = mean_of(buffers=buffers).aggregate(state, updates).tensors
+    sites = range(count + 2 * ("rule" in options))
+    updates = [random_update(state, f"site{k}", steps, seed=7) for k in sites]
+    result = mean_of(**options).aggregate(state, updates).tensors
     for name, value in state.items():
         difference = updates[0].tensors[name]
         expected = value if value.dtype == torch.bool else value + difference

@@ -17,11 +17,11 @@ def table(path):
         return list(csv.DictReader(file))
 
 
-def run_frames(videos, attach, size=5, seconds=1.0):
+def run_frames(videos, attach, size=5, seconds=1.0, network=None):
     """Run an engine, as an evaluator, over frames in batches of a size; return it.
 
     Args:
-        videos: (labels (T, ...), predictions (T, ...)) of each.
+        videos: (labels (T, ...), predictions, or images for the network (T, ...)) of each.
         attach: is given the engine before it runs.
         seconds: between two frames.
     """
@@ -33,7 +33,9 @@ def run_frames(videos, attach, size=5, seconds=1.0):
             parts[1] = parts[1][:, None] * seconds
             yield dict(zip(("video", "time", "label", "pred"), map(torch.from_numpy, parts), strict=True))
 
-    engine = Engine(lambda _, batch: {"pred": batch["pred"], "label": batch["label"]})
+    predict = network or nn.Identity()
+    engine = Engine(lambda _, batch: {"pred": predict(batch["pred"]), "label": batch["label"]})
+    engine.network = network
     attach(engine)
     engine.run(batches())
     return engine

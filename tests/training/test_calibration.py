@@ -27,9 +27,8 @@ def test_scale_of_the_logits_is_the_scale_of_the_temperature():
 def test_equals_lbfgs(temperature):
     logits, labels = drawn(temperature=temperature)
     log_t = torch.zeros(1, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS(
-        [log_t], max_iter=200, line_search_fn="strong_wolfe", tolerance_grad=1e-10, tolerance_change=0
-    )
+    exact = {"line_search_fn": "strong_wolfe", "tolerance_grad": 1e-10, "tolerance_change": 0}
+    optimizer = torch.optim.LBFGS([log_t], max_iter=200, **exact)
 
     def closure():
         optimizer.zero_grad()

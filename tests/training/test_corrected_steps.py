@@ -71,21 +71,14 @@ def attach(items, engine, received=None, shared=(), **facts):
     return corrections
 
 
-def test_without_corrections_the_engine_is_as_it_was(network, twin, labeled, same):
+def test_without_corrections_nothing_is_added_and_one_of_nothing_changes_no_bit(network, twin, labeled, same):
     engine, plain = supervised(network, labeled), supervised(twin, labeled)
-    corrections = attach([], engine)
+    corrections = attach([], plain)
     assert engine._event_handlers.keys() == plain._event_handlers.keys()
+    attach([Proximal(0.0), Correction()], engine)
     for each in (engine, plain):
         each.run()
-    assert same(network, twin) and corrections.kept_with(engine.state_dict()) == {} and corrections.extras() == {}
-
-
-def test_a_correction_of_nothing_changes_no_bit(network, twin, labeled, same):
-    engine = supervised(network, labeled)
-    attach([Proximal(0.0), Correction()], engine)
-    engine.run()
-    supervised(twin, labeled).run()
-    assert same(network, twin)
+    assert same(network, twin) and corrections.kept_with(plain.state_dict()) == {} and corrections.extras() == {}
 
 
 def test_equals_a_plain_loop_in_the_order_of_the_list(network, twin, labeled, same):

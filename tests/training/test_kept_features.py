@@ -1,4 +1,4 @@
-"""Kept features of frames: worked out by hand, and taken from an evaluator's network."""
+"""Kept features and gates of frames: worked out by hand, and taken from an evaluator's network."""
 
 import math
 
@@ -9,8 +9,10 @@ from ignite.engine import Engine
 from torch import nn
 
 from fedmed.errors import FedMedError
-from fedmed.training.kept_features import KeptFeatures, cosines, spread, two_dimensions
+from fedmed.training.kept_features import KeptFeatures, KeptGates, cosines, spread, two_dimensions
 from fedmed.training.video_recorder import PhaseRecorder
+
+from .conftest import run_frames
 
 PHASES = ["preparation", "clipping"]
 
@@ -57,31 +59,13 @@ class Net(nn.Module):
         return self.classifier(self.features(x))
 
 
-def evaluated(recorder, lengths=(9, 5), size=4):
-    """Run a recorder; returns the frames of each video, (T, 3), and the network."""
+def evaluated(recorder, lengths=(9, 5)):
+    """Run a recorder; return the frames of each video, (T, 3), and the network."""
     network, rng = Net(), np.random.default_rng(0)
-    frames = [torch.from_numpy(rng.normal(size=(length, 3))).float() for length in lengths]
-    rows = [(v, t, int(t > 2), frames[v][t]) for v in range(len(lengths)) for t in range(lengths[v])]
-
-    def batches():
-        for start in range(0, len(rows), size):
-            video, time, label, image = zip(*rows[start : start + size], strict=True)
-            times = torch.tensor(time).double()[:, None]
-            yield {
-                "video": torch.tensor(video),
-                "time": times,
-                "label": torch.tensor(label),
-                "image": torch.stack(image),
-            }
-
-    def step(engine, batch):
-        return {"pred": engine.network(batch["image"]), "label": batch["label"]}
-
-    engine = Engine(step)
-    engine.network = network
-    recorder.attach(engine)
-    engine.run(batches())
-    return frames, network
+    images = [rng.normal(size=(length, 3)).astype(np.float32) for length in lengths]
+    videos = [((np.arange(len(frames)) > 2).astype(np.int64), frames) for frames in images]
+    run_frames(videos, recorder.attach, size=4, network=network)
+    return [torch.from_numpy(frames) for frames in images], network
 
 
 def test_a_recorder_writes_a_picture_of_features_and_sends_nothing_of_it(tmp_path):
@@ -125,3 +109,53 @@ def test_a_wrong_layer_is_named(tmp_path):
         KeptFeatures("classifier", frames=1)
     with pytest.raises(FedMedError, match="layer 'classifier' was not given one row"):
         KeptFeatures("classifier").of_batch()
+
+
+class Gated(nn.Module):
+    """A layer whose output are the gates."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.unused, self.wide = nn.Sigmoid(), nn.Identity(), nn.Identity()
+
+    def forward(self, x):
+        return self.wide(x[:, :, None]) * self.gate(x)[:, :, None]
+
+
+def gated(kept, batches):
+    network = Gated()
+    engine = Engine(lambda _, batch: network(batch))
+    engine.network = network
+    kept.attach(engine)
+    engine.run(batches)
+    return network
+
+
+def test_means_are_over_frames_whatever_the_batches():
+    frames = torch.tensor([[0.0, 1.0], [2.0, -1.0], [1.0, 0.5]])
+    gates = torch.sigmoid(frames.double())
+    for sizes in ([3], [2, 1], [1, 1, 1]):
+        kept = KeptGates("gate")
+        network = gated(kept, list(frames.split(sizes)))
+        found = kept.content()
+        assert np.allclose(found["mean"], gates.mean(0)) and int(found["frames"]) == 3
+        assert np.allclose(found["spread"], gates.std(0, correction=0), atol=1e-6)
+        assert not network.gate._forward_hooks, "nothing stays on the network"
+
+
+def test_a_second_run_forgets_the_gates_of_the_first():
+    kept = KeptGates("gate")
+    gated(kept, [torch.full((2, 2), 9.0)])
+    gated(kept, [torch.zeros(1, 2)])
+    assert kept.content()["mean"].tolist() == [0.5, 0.5] and kept.content()["frames"] == 1
+
+
+def test_a_layer_without_gates_is_one_clear_error():
+    with pytest.raises(FedMedError, match="Gated has no layer 'selection'"):
+        gated(KeptGates("selection"), [torch.zeros(1, 2)])
+    unused = KeptGates("unused")
+    gated(unused, [torch.zeros(1, 2)])
+    with pytest.raises(FedMedError, match="the network has not used its layer 'unused'"):
+        unused.content()
+    with pytest.raises(FedMedError, match=r"layer 'wide' gives \(1, 2, 1\)"):
+        gated(KeptGates("wide"), [torch.zeros(1, 2)])

@@ -2,6 +2,7 @@ import pytest
 import torch
 from monai.data import MetaTensor
 
+from fedmed.errors import JobError
 from fedmed.losses.dice import SoftDiceLoss
 from fedmed.training.trainer import SupervisedEngine
 
@@ -25,6 +26,14 @@ def test_runs_exactly_the_steps_asked_for(network, labeled):
     engine = build(network, labeled, epoch_length=2)
     engine.run()
     assert engine.state.iteration == len(network.passes) == 2
+
+
+def test_an_engine_without_exchange_sends_nothing_and_takes_nothing(network):
+    engine = build(network, [])
+    engine.receive({})
+    assert engine.extras() == {}
+    with pytest.raises(JobError, match="SupervisedEngine has no use for others.*'exchange'"):
+        engine.receive({"others": []})
 
 
 def test_metadata_does_not_reach_the_network(network, labeled):

@@ -138,12 +138,13 @@ def test_a_run_reports_its_loss(network, trainer):
     assert [step for step, _, _ in reports] == [1, 2, 3, 4] and all(r["loss"] > 0 for _, _, r in reports)
 
 
-def test_it_stops_while_features_are_computed(network, trainer):
-    engine = trainer(network)
+@pytest.mark.parametrize("scoring", [False, True])
+def test_training_and_scoring_stop_while_features_are_computed(network, trainer, videos, scoring):
+    engine = TemporalEvaluator("cpu", videos(network), network) if scoring else trainer(network)
     AbortHandler(lambda: network.passes == 3).attach(engine)
     with pytest.raises(Aborted):
         engine.run()
-    assert network.passes == 3 and engine.samples == 0
+    assert network.passes == 3 and (scoring or engine.samples == 0)
 
 
 def test_no_video_is_an_error(network, prepared, tmp_path):
@@ -169,11 +170,3 @@ def test_scores_are_those_of_the_last_stage_video_by_video(network, videos, prep
     assert found["n_frames"] == sum(LENGTHS) and found["n_cases"] == 2
     assert engine.state.metrics["val_f1"] == pytest.approx(found["f1_mean"])
     assert network.training, "as it was"
-
-
-def test_scoring_stops_too(network, videos):
-    engine = TemporalEvaluator("cpu", videos(network), network)
-    AbortHandler(lambda: network.passes == 1).attach(engine)
-    with pytest.raises(Aborted):
-        engine.run()
-    assert network.passes == 1

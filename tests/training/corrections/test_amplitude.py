@@ -29,21 +29,12 @@ def begun(others=(), kept=None, **options):
 
 @pytest.mark.parametrize(("n", "most", "places"), [(10, 3, [1, 5, 8]), (3, 5, [0, 1, 2]), (1000, 1, [500]), (0, 4, [])])
 def test_amplitudes_come_from_images_spread_over_the_list(n, most, places):
-    class List:
-        asked = []
-
-        def __len__(self):
-            return n
-
-        def __getitem__(self, place):
-            self.asked.append(place)
-            return {"image": torch.zeros(SHAPE)}
-
-    batches = []
-    found = OwnAmplitudes(made := List(), most)(before_batch=lambda: batches.append(None))
-    assert made.asked[-len(places) :] == places and bool(batches) == bool(found) == bool(n)
-    assert not n or found["amplitude"].shape == (len(places), 3, 4, 4)
-    made.asked.clear()
+    listed, batches = images(n), []
+    found = OwnAmplitudes(listed, most)(before_batch=lambda: batches.append(None))
+    assert bool(batches) == bool(found) == bool(n)
+    if n:
+        chosen = torch.stack([listed[place]["image"] for place in places])
+        assert torch.equal(found["amplitude"], half_spectra(chosen))
 
 
 def test_all_images_or_those_that_are_asked_for():
