@@ -113,11 +113,7 @@ def amount_of(images: FolderImages) -> str:
     if not images.timed:
         return count(len(images), "image")
     frames = count(len(images), "frame")
-    return f"{frames} of {count(len(images.files), 'video')}" if _videos(images) else frames
-
-
-def _videos(images: FolderImages) -> bool:
-    return len(images.files) < len(images)
+    return f"{frames} of {count(len(images.files), 'video')}" if images.of_videos else frames
 
 
 def _check_enough(images: FolderImages, amount: str) -> None:
@@ -125,7 +121,7 @@ def _check_enough(images: FolderImages, amount: str) -> None:
     if images[0]["image"].ndim == 4:
         wanted = f"{FEWEST_SCANS} scans" if len(images) < FEWEST_SCANS else ""
     elif images.timed:
-        too_few = len(images) < FEWEST_FRAMES if not _videos(images) else len(images.files) < FEWEST_VIDEOS
+        too_few = len(images.files) < FEWEST_VIDEOS if images.of_videos else len(images) < FEWEST_FRAMES
         wanted = f"{FEWEST_VIDEOS} videos, or {FEWEST_FRAMES} single frames" if too_few else ""
     elif len(images) < FEWEST_IMAGES:
         wanted = f"{FEWEST_IMAGES} images"

@@ -100,9 +100,8 @@ def calls(before: Predictions, after: Predictions) -> Figure:
     shares.set_yticks(y, [spoken(name) for name in before.classes], color=INK)
     shares.set(xlim=(0, 112), ylim=(len(y) - 0.4, -0.6), xlabel="called in so many of 100 images")
     shares.grid(visible=False, axis="y")
-    sure.set(
-        xlim=(0, 1), ylim=(0, 1.4 * most), xlabel="entropy: 0 = sure, 1 = knows nothing (dashed: mean)", ylabel="images"
-    )
+    sure.set(xlim=(0, 1), ylim=(0, 1.4 * most), ylabel="images")
+    sure.set_xlabel("entropy: 0 = sure, 1 = knows nothing (dashed: mean)")
     _legend(sure)
     return figure
 

@@ -101,6 +101,11 @@ class FolderImages:
         second = float(item.get("second", math.nan))
         return self._file(item) if math.isnan(second) else f"{self._file(item)}, {second:g} s"
 
+    @property
+    def of_videos(self) -> bool:
+        """True where some files hold several images."""
+        return len(self.files) < len(self)
+
     def __len__(self) -> int:
         return len(self.names)
 

@@ -55,12 +55,9 @@ def check_number(update: Contribution, name: str, out_of_range: Callable[[float]
     """Refuse a value beside an update that is not a number, or out of range.
 
     Args:
-        update: it has the value.
+        update: it has the value; UpdateRefused names its site and the value.
         name: of the value.
-        out_of_range: what the number must be, in words, if it is not; asked with NaN for what is not a number.
-
-    Raises:
-        UpdateRefused: names the site and the value.
+        out_of_range: tells what the number must be, in words, if it is not; gets NaN for what is not a number.
     """
     value = update.extras[name]
     number = type(value) in (int, float)

@@ -81,18 +81,13 @@ class ServerRule(Protocol):
     """
 
     def check(self, senders: ExpectedSenders) -> None:
-        """Refuse, before anything trains, a federation that the rule cannot serve.
-
-        Raises:
-            JobError: says what is missing.
-        """
+        """Refuse, before anything trains, a federation that the rule cannot serve: JobError says what is missing."""
         ...
 
     def check_update(self, update: Contribution) -> None:
-        """Refuse an update whose values beside the model the rule cannot use; its tensors were checked before.
+        """Refuse an update whose values beside the model the rule cannot use: UpdateRefused names site and value.
 
-        Raises:
-            UpdateRefused: names the site and the value.
+        Its tensors were checked before.
         """
         ...
 
@@ -115,9 +110,5 @@ class ServerRule(Protocol):
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state` returned; ``{}`` is the start.
-
-        Raises:
-            StateError: it is not a state of this rule.
-        """
+        """Go on from what :meth:`state` returned, ``{}`` at the start; StateError for a state of another rule."""
         ...

@@ -72,30 +72,24 @@ class ServerOptimizer:
             for moment in self.moments:
                 if moment not in kept:
                     kept[moment] = torch.full_like(mean[name], self.start.get(moment, 0.0), dtype=torch.float64)
-            flat = [kept[moment].view(-1) for moment in self.moments]
-            self._move(model[name].reshape(-1), mean[name].view(-1), flat, kept[STEPS])
+            moments = [kept[moment].view(-1) for moment in self.moments]
+            old, new = model[name].reshape(-1), mean[name].view(-1)
+            for first in range(0, old.numel(), BLOCK):
+                part = slice(first, min(first + BLOCK, old.numel()))
+                point, gradient = (scratch[: part.stop - first] for scratch in self._scratch)
+                point.copy_(old[part])
+                torch.sub(point, gradient.copy_(new[part]), out=gradient)
+                self.step(point, gradient, [moment[part] for moment in moments], kept[STEPS])
+                new[part].copy_(point)
             kept[STEPS] += 1
         return {name: mean[name] for name in moved}
-
-    def _move(self, old: Tensor, new: Tensor, moments: Sequence[Tensor], count: int) -> None:
-        for first in range(0, old.numel(), BLOCK):
-            part = slice(first, min(first + BLOCK, old.numel()))
-            point, gradient = (scratch[: part.stop - first] for scratch in self._scratch)
-            point.copy_(old[part])
-            torch.sub(point, gradient.copy_(new[part]), out=gradient)
-            self.step(point, gradient, [moment[part] for moment in moments], count)
-            new[part].copy_(point)
 
     def state(self) -> dict[str, Any]:
         """Return parameter -> its steps and moments."""
         return dict(self._kept)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state`; tensors are taken over, not copied.
-
-        Raises:
-            StateError: it is not a state of this optimizer.
-        """
+        """Take over, without a copy, what :meth:`state` returned; StateError for that of another optimizer."""
         for name, kept in state.items():
             if not isinstance(kept, Mapping) or set(kept) != {STEPS, *self.moments}:
                 raise StateError(f"what is kept of '{name}' is not a state of {type(self).__name__}")

@@ -142,7 +142,9 @@ class SharingPolicy:
         send = Patterns(exclude=[*receive.exclude, *_group(names, send_group or group, groups)])
         policy = cls(receive, send)
         policy.check(names, private=group != FULL or bool(local), what=f"sharing group '{group}'")
-        log.info("sharing group '%s', buffers '%s': %s", group, buffers, policy.describe(names))
+        parts = {"receives": policy.received, "sends": policy.sent, "keeps private": policy.private}
+        sizes = ", ".join(f"{verb} {_size(names, select(names))}" for verb, select in parts.items())
+        log.info("sharing group '%s', buffers '%s': %s", group, buffers, sizes)
         return policy
 
     def received(self, names: Iterable[str]) -> list[str]:
@@ -160,15 +162,12 @@ class SharingPolicy:
         return [name for name in names if name not in public]
 
     def check(self, names: Iterable[str], private: bool = False, what: str = "sharing policy") -> None:
-        """Refuse a policy that makes no sense for a network with these names.
+        """Refuse, by a SharingError, a policy that makes no sense for a network with these names.
 
         Args:
-            names: all tensor names of the network.
-            private: whether something must be private; a personalised method with nothing private is FedAvg.
-            what: how to call the policy in an error.
-
-        Raises:
-            SharingError: nothing is received or sent, something is sent that is not received, or nothing is private.
+            names: all tensor names of the network; some must be received and sent, and all that are sent received.
+            private: something must be private: a personalised method with nothing private is FedAvg.
+            what: name of the policy in an error.
         """
         names = list(names)
         received, sent = self.received(names), self.sent(names)
@@ -179,11 +178,6 @@ class SharingPolicy:
             raise SharingError(f"{what}: '{blind[0]}' is sent but not received; include it in what the role receives")
         if private and not self.private(names):
             raise SharingError(f"{what}: no tensor is private, so this would be plain averaging; ask for '{FULL}'")
-
-    def describe(self, tensors: Iterable[str]) -> str:
-        """Return one line for the log: how many tensors, and bytes if given tensors, come, leave and stay."""
-        chosen = {"receives": self.received, "sends": self.sent, "keeps private": self.private}
-        return ", ".join(f"{verb} {_size(tensors, select(tensors))}" for verb, select in chosen.items())
 
 
 def norm_layers(network: nn.Module) -> list[str]:

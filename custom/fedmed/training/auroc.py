@@ -62,12 +62,8 @@ def macro_auroc_interval(
     A class that a resample misses is left out of that resample's mean; a resample of one class only is left out.
 
     Args:
-        probabilities, labels: as in :func:`class_aurocs`.
-        resamples: draws of n cases with replacement.
-        seed: of the draws.
-
-    Returns:
-        (low, high); NaN where the AUROC is not defined.
+        probabilities, labels: as in :func:`class_aurocs`; NaN where the AUROC is not defined.
+        resamples, seed: of the draws of n cases with replacement.
     """
     values, truth = np.asarray(probabilities, np.float64), np.asarray(labels)
     rng, n = np.random.default_rng(seed), len(truth)

@@ -159,14 +159,9 @@ def mean_temperature(metrics: Mapping[str, Mapping[str, float]], sites: Collecti
 
 
 def calibrated(model: Mapping[str, Tensor], name: str | None, temperature: float | None) -> Mapping[str, Tensor]:
-    """Return the model with its tensor ``name`` set to a temperature; the same where either is missing.
+    """Return the model with its tensor ``name``, the bundle's ``calibration``, set to a temperature above 0.
 
-    Training continues with the uncalibrated model, whose temperature does not change.
-
-    Args:
-        model: name -> tensor.
-        name: the bundle's ``calibration``.
-        temperature: above 0.
+    It is the same where either is missing. Training goes on with the uncalibrated model.
     """
     if name is None or name not in model or temperature is None:
         return model

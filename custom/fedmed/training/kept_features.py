@@ -118,10 +118,7 @@ def two_dimensions(rows: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.flo
     """Return the first two principal components of rows (n, D), and the share of the variance that lies along each.
 
     Each points where the row farthest from the mean along it lies, so that the same rows give the same picture. Without
-    any variance all is 0.
-
-    Returns:
-        (n, 2) and (2,).
+    any variance all is 0. Shapes: (n, 2) and (2,).
     """
     values = np.asarray(rows, np.float64)
     centred = values - values.mean(axis=0)

@@ -44,11 +44,7 @@ class ServerEngine(Protocol):
         ...
 
     def check(self) -> None:
-        """Refuse, before anything trains, images that cannot be trained with; it changes nothing.
-
-        Raises:
-            FedMedError: says which, and what to do.
-        """
+        """Refuse, before anything trains, images that cannot be trained with; FedMedError says what to do."""
         ...
 
     def run(self, phase: Phase, ask: Ask) -> dict[str, float]:

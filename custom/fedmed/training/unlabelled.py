@@ -56,18 +56,13 @@ class UnlabelledTrainer(StatefulTrainer):
     """Keeps network and optimizer, and trains without MONAI's per-iteration costs.
 
     Args:
-        device: where to compute.
+        device, network, optimizer: as in ``monai.engines.SupervisedTrainer``.
         max_epochs: passes of ``epoch_length`` iterations.
-        unlabeled_loader: batches with ``image``; other keys are ignored.
-        network: the model that is trained.
-        optimizer: of its parameters.
+        unlabeled_loader: batches with ``image``; other keys are ignored. DataError without one.
         epoch_length: iterations; default: batches in ``unlabeled_loader``.
         amp: float16 mixed precision; has an effect on CUDA devices only.
         train_handlers: Ignite handlers.
         prepare_batch: gives images, and labels that are not used, on the device.
-
-    Raises:
-        DataError: there is no loader.
     """
 
     lists: ClassVar[str] = "'unlabeled'"  # of a datalist, in which it finds images

@@ -64,15 +64,8 @@ class FrameBatches(StackedFrames):
             raise FedMedError(f"a batch has shape {tuple(clips.shape)}; clips of one frame are needed: size 1")
 
 
-class ClipBatches:
-    """``prepare_batch`` of an engine whose network takes single frames: the frames of all clips, one after the other.
-
-    Args:
-        views: (B, k, 3, H, W) uint8 -> float, one draw a clip; None = frames as they are.
-    """
-
-    def __init__(self, views: Callable[[Tensor], Tensor] | None = None) -> None:
-        self.views = views
+class ClipBatches(StackedFrames):
+    """``prepare_batch`` for networks of single frames that learn from clips: all frames, one after the other."""
 
     def __call__(
         self, batch: Mapping[str, Any], device: torch.device | str | None = None, non_blocking: bool = False, **_: Any
