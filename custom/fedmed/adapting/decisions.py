@@ -170,48 +170,48 @@ class Adapted:
 
 
 def adapt_to(
-    own: FolderImages, references: Mapping[str, Tensor], known: Collection[str], asked: Collection[str]
+    images: FolderImages, references: Mapping[str, Tensor], known: Collection[str], chosen: Collection[str]
 ) -> Adapted:
     """Decide on each adaptation, and make those that are to be made.
 
     Args:
-        own: the hospital's images, with the bundle's settings as for images of the training hospitals.
+        images: the hospital's, with the bundle's settings as for images of the training hospitals.
         references: what the bundle carries of these.
         known: settings that the bundle's own inference has.
-        asked: names of :data:`ADAPTATIONS`, which are made whatever speaks against them; empty = each decides itself.
+        chosen: names of :data:`ADAPTATIONS`, which are made whatever speaks against them; empty = each decides itself.
     """
-    network = own.network()
-    before = predictions(own, network)
-    shown, now, decisions = own, before, list[Decision]()
+    network = images.network()
+    before = predictions(images, network)
+    shown, now, decisions = images, before, list[Decision]()
     for name in (INTENSITY, COLOUR):
         decision = Decision(name, False, UNASKED)
-        if not asked or name in asked:
-            decision = _of_images(name, own, references, known, forced=name in asked)
+        if not chosen or name in chosen:
+            decision = _of_images(name, images, references, known, forced=name in chosen)
         if decision.made:
-            seen = own.with_settings(decision.settings)
+            seen = images.with_settings(decision.settings)
             said = predictions(seen, network)
-            decision = _judged(decision, now, said, forced=name in asked)
+            decision = _judged(decision, now, said, forced=name in chosen)
             shown, now = (seen, said) if decision.made else (shown, now)
         decisions.append(decision)
     layers: dict[str, LayerStatistics] = {}
     decision, share, adapted = Decision(STATISTICS, False, UNASKED), 0.0, network
-    if not asked or STATISTICS in asked:
+    if not chosen or STATISTICS in chosen:
         layers = _measured(shown, network)
-        decision = _of_layers(layers, forced=STATISTICS in asked)
+        decision = _of_layers(layers, forced=STATISTICS in chosen)
     if decision.made:
         count, adapted = min(len(shown), MOST), copy.deepcopy(network)
         statistics.adapt(adapted, layers, count, PRIOR)
         said = predictions(shown, adapted)
-        decision = _judged(decision, now, said, forced=STATISTICS in asked)
+        decision = _judged(decision, now, said, forced=STATISTICS in chosen)
         if decision.made:
             now, share = said, count / (count + PRIOR)
         else:
             adapted = network
-    return Adapted((*decisions, decision), own, shown, adapted, before, now, layers, share)
+    return Adapted((*decisions, decision), images, shown, adapted, before, now, layers, share)
 
 
 def _of_images(
-    name: str, own: FolderImages, references: Mapping[str, Tensor], known: Collection[str], forced: bool
+    name: str, images: FolderImages, references: Mapping[str, Tensor], known: Collection[str], forced: bool
 ) -> Decision:
     """Decide whether images are shown brighter or darker, or in other colours."""
     setting, reference = SETTINGS[name][0], references.get(REFERENCES[name])
@@ -220,10 +220,10 @@ def _of_images(
     if reference is None:
         why = f"the bundle carries no '{REFERENCES[name]}' of the hospitals that it was trained at"
         return Decision(name, False, why)
-    images = OwnImages(own).spread()
+    pictures = OwnImages(images).spread()
     decide = _of_gamma if name == INTENSITY else _of_colours
     try:
-        return decide(images, reference, forced)
+        return decide(pictures, reference, forced)
     except DataError as error:
         return Decision(name, False, str(error).partition("; leave")[0], failed=True)
 

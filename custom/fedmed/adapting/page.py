@@ -104,8 +104,8 @@ def _notices(adapted: Adapted) -> list[str]:
     return notices
 
 
-def _colours(reference: Tensor, own: FolderImages) -> SheetTable:
-    here, there = colours(OwnImages(own).spread()), Colours.of(reference.view(3, 3))
+def _colours(reference: Tensor, images: FolderImages) -> SheetTable:
+    here, there = colours(OwnImages(images).spread()), Colours.of(reference.view(3, 3))
     rows = []
     for name, one in (("of this hospital", here), ("of the training hospitals", there)):
         pairs = zip(one.mean.tolist(), one.deviation.tolist(), strict=True)

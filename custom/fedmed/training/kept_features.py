@@ -42,9 +42,9 @@ class _Listener:
     def _listen(self, engine: Engine) -> None:
         self.begin()
         network: nn.Module = engine.network  # type: ignore[attr-defined] # MONAI's evaluators have one
-        layers, own = dict(network.named_modules()), type(self).__name__
+        layers, name = dict(network.named_modules()), type(self).__name__
         if self.layer not in layers:
-            raise FedMedError(f"{own}: {type(network).__name__} has no layer '{self.layer}'; name one in 'layer'")
+            raise FedMedError(f"{name}: {type(network).__name__} has no layer '{self.layer}'; name one in 'layer'")
         self._leave()
         self._hook = self.hook(layers[self.layer])
 
