@@ -15,6 +15,7 @@ from fedmed.export.configs import to_yaml
 from fedmed.export.folder import copy_parts
 
 SMALL = {
+    "covid_ct_segmentation": (["demo"], {"window_overlap": [0.0, 0.0, 0.0]}),
     "cxr_classification": (["small"], {"image_size": 32}),
     "surgical_phase_classification": (["demo"], {"image_size": [24, 32]}),
 }

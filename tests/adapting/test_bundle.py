@@ -3,13 +3,15 @@
 import json
 import shutil
 
+import nibabel as nib
+import numpy as np
 import pytest
 import torch
 import yaml
 
 from fedmed.adapting.bundle import adapt_bundle
 from fedmed.adapting.folder_images import FolderImages
-from fedmed.bundles.digests import changed_files
+from fedmed.bundles.digests import changed_files, write_digests
 from fedmed.bundles.given_bundle import open_given
 from fedmed.bundles.infer import run_inference
 from fedmed.data.augment.colours import COLOURS, colours
@@ -130,14 +132,18 @@ def test_what_the_model_calls_after_it_may_speak_against_it(bundle, images, tmp_
     assert made(asked)["statistics"] and "after it one class is called. It was asked for" in why(asked, "statistics")
 
 
-def test_volumes_of_a_network_without_such_layers(exported_bundle, fedmed_home, tmp_path):
-    from fedmed_demo import demo_site
-
-    folder, out = demo_site("chest_ct_tiny", "ct_west", fedmed_home) / "images", tmp_path / "own_segmentation"
-    found = adapt_bundle(exported_bundle, folder, out, few=True, device="cpu")
+def test_volumes_of_a_network_without_such_layers(bundle, images, tmp_path):
+    root = bundle("covid_ct_segmentation")
+    (root / "models" / "model.ts").write_text("of the same weights")
+    write_digests(root, {"bundle": root.name, "overlays": ["demo"]})
+    folder, out = images(0), tmp_path / "own_segmentation"
+    scan = np.random.default_rng(0).uniform(-1000, 0, (40, 40, 8)).astype(np.float32)
+    nib.save(nib.Nifti1Image(scan, np.diag([3.0, 3.0, 6.0, 1.0])), folder / "scan.nii.gz")
+    found = adapt_bundle(root, folder, out, few=True, device="cpu")
     assert "no BatchNorm layer" in why(found.adapted, "statistics") and "scan" in found.amount
     assert found.adapted.before.classes == ("background", "covid_region") and found.adapted.before.each[0].is_mask
-    assert (out / "models" / "model.ts").is_file() and "Outlines" in (out / "docs" / "page.html").read_text()
+    assert (out / "models" / "model.ts").read_text() == "of the same weights"
+    assert "Outlines" in (out / "docs" / "page.html").read_text()
 
 
 @pytest.mark.parametrize(
