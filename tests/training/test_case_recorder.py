@@ -95,10 +95,12 @@ def test_spacing_comes_from_the_image_or_the_argument(tmp_path):
     assert given._result("a", output).spacing == (0.6, 0.5)
 
 
-def test_one_case_has_no_spread(tmp_path):
+def test_one_case_has_no_spread_and_a_second_run_replaces_the_first(tmp_path):
+    run(tmp_path, ["a"], cases([(A, A)])).finish()
     metrics = run(tmp_path, ["only"], cases([(A, B)])).finish()
     assert metrics == {"dice_mean": 0.5, "n_cases": 1, "hd95_median": pytest.approx(2.0)}
     assert all((tmp_path / f"{kind}.npz").is_file() for kind in ("best", "median", "worst"))
+    assert rows(tmp_path) == [("only", 0.5)]
 
 
 def test_cases_that_nobody_has_marked_are_drawn_and_not_scored(tmp_path):
@@ -119,12 +121,6 @@ def test_image_is_stored_in_its_range(tmp_path):
     recorder.finish()
     image = np.load(tmp_path / "best.npz")["image"]
     assert image.dtype == np.float32 and image.min() == 0 and image.max() == 1
-
-
-def test_a_second_run_replaces_the_first(tmp_path):
-    run(tmp_path, ["a"], cases([(A, B)])).finish()
-    run(tmp_path, ["b"], cases([(A, A)])).finish()
-    assert rows(tmp_path) == [("b", 1.0)]
 
 
 def test_only_slices_stay_in_memory(tmp_path):
