@@ -125,11 +125,6 @@ def assert_close(network, twin, atol=1e-6):
     torch.testing.assert_close(dict(network.state_dict()), dict(twin.state_dict()), atol=atol, rtol=1e-5)
 
 
-@pytest.fixture
-def same():
-    return equal
-
-
 class TinyClassifier(nn.Module):
     """Logits (B, 3) of images (B, 1, 8, 8), with the parts and names of a classifier of this project."""
 
@@ -182,26 +177,16 @@ def given():
     return Given()
 
 
-@pytest.fixture
-def shown():
-    """Return a function: logits, labels -> one batch whose pictures hold the logits."""
-
-    def shown(logits, labels):
-        images = torch.zeros(len(labels), 1, 4, 4)
-        images[:, 0, 0, :3] = torch.as_tensor(logits, dtype=torch.float32)
-        return [{"image": images, "label": torch.tensor(labels)}]
-
-    return shown
+def shown(logits, labels):
+    """Return one batch whose pictures hold the logits."""
+    images = torch.zeros(len(labels), 1, 4, 4)
+    images[:, 0, 0, :3] = torch.as_tensor(logits, dtype=torch.float32)
+    return [{"image": images, "label": torch.tensor(labels)}]
 
 
-@pytest.fixture
-def expected_of():
-    """Return a function: classifier, batches -> probabilities and labels."""
-
-    def expected_of(network, pictures):
-        with torch.no_grad():
-            logits = torch.cat([network.eval()(batch["image"]) for batch in pictures])
-        labels = torch.cat([batch["label"] for batch in pictures])
-        return torch.softmax(logits.double() / network.temperature, 1), labels
-
-    return expected_of
+def expected_of(network, pictures):
+    """Return the probabilities of a classifier, and labels."""
+    with torch.no_grad():
+        logits = torch.cat([network.eval()(batch["image"]) for batch in pictures])
+    labels = torch.cat([batch["label"] for batch in pictures])
+    return torch.softmax(logits.double() / network.temperature, 1), labels

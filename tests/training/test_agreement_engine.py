@@ -10,6 +10,8 @@ from fedmed.systems.agreement.engine import AgreementEngine
 from fedmed.systems.agreement.loss import AgreementLoss, SquaredAgreementLoss, agreed
 from fedmed.training.unlabelled import build_teacher
 
+from .conftest import equal
+
 
 @pytest.fixture
 def network(undecided):
@@ -47,14 +49,14 @@ def reference(network, labelled, loader, gate):
 
 
 @pytest.mark.parametrize("gate", [None, [0.6, 0.55]])
-def test_equals_the_same_in_plain_pytorch(network, twin, unlabeled, same, gate):
+def test_equals_the_same_in_plain_pytorch(network, twin, unlabeled, gate):
     mean, loader = another(network), strong(unlabeled)
     twin.load_state_dict(network.state_dict())
     engine = build(network, loader)
     engine.receive({"labelled_mean": mean.state_dict(), **({"gate": torch.tensor(gate)} if gate else {})})
     engine.run()
     reference(twin, mean, loader, gate)
-    assert same(network, twin)
+    assert equal(network, twin)
 
 
 @pytest.mark.parametrize("view", ["image", "strong"])
@@ -126,11 +128,11 @@ def test_a_model_alone_is_asked_twice(network, unlabeled):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_the_labelled_mean_is_frozen_and_is_the_model_that_came_until_another_is_sent(network, unlabeled, first, same):
+def test_the_labelled_mean_is_frozen_and_is_the_model_that_came_until_another_is_sent(network, unlabeled, first):
     mean, engine = copy.deepcopy(network) if first else another(network), build(network, unlabeled)
     engine.receive({} if first else {"labelled_mean": mean.state_dict()})
     engine.run()
-    assert same(engine.frozen, mean) and not same(network, mean)
+    assert equal(engine.frozen, mean) and not equal(network, mean)
     assert {mode for mode, *_ in engine.frozen.passes} == {"eval"}
 
 
@@ -144,13 +146,13 @@ def test_private_layers_of_the_frozen_model_are_the_sites_own(network, unlabeled
     assert torch.equal(engine.frozen.layers[3].bias, own["bias"])
 
 
-def test_without_agreement_the_labelled_mean_is_not_asked(network, twin, unlabeled, same):
+def test_without_agreement_the_labelled_mean_is_not_asked(network, twin, unlabeled):
     twin.load_state_dict(network.state_dict())
     engine, alone = build(network, unlabeled, agree=False), build(twin, unlabeled, agree=False)
     engine.receive({"labelled_mean": another(network).state_dict()})
     engine.run()
     alone.run()
-    assert same(network, twin)
+    assert equal(network, twin)
 
 
 def test_pseudo_labels_are_drawn_to_the_shares_of_the_labelled_sites(network, unlabeled):

@@ -12,6 +12,8 @@ from fedmed.errors import DataError, FedMedError
 from fedmed.training import auroc
 from fedmed.training.auroc import MacroAuroc, accuracy_interval, class_aurocs, macro_auroc, macro_auroc_interval
 
+from .conftest import expected_of, shown
+
 CLASSES = ["normal", "bacteria", "virus"]
 
 
@@ -124,9 +126,6 @@ def test_shapes_that_do_not_fit():
         class_aurocs(np.zeros(3), np.zeros(3, int))
 
 
-# --- the metric of an evaluator
-
-
 def scored(network, batches, decollate=True, **changes):
     metric = {"val_auroc": MacroAuroc(CLASSES, **changes)}
     evaluator = SupervisedEvaluator("cpu", batches, network, key_val_metric=metric, decollate=decollate)
@@ -135,25 +134,25 @@ def scored(network, batches, decollate=True, **changes):
 
 
 @pytest.mark.parametrize("decollate", [True, False])
-def test_key_metric(classifier, pictures, decollate, expected_of):
+def test_key_metric(classifier, pictures, decollate):
     values, labels = expected_of(classifier, pictures)
     state = scored(classifier, pictures, decollate)
     assert state.metrics["val_auroc"] == state.best_metric == pytest.approx(macro_auroc(values, labels))
 
 
-def test_key_metric_without_an_absent_class(given, shown):
+def test_key_metric_without_an_absent_class(given):
     logits, labels = [[3, 0, 1], [1, 0, 0], [1, 2, 0], [2, 1, 0]], [0, 0, 1, 1]
     values = torch.softmax(torch.tensor(logits, dtype=torch.float64), 1)
     assert scored(given, shown(logits, labels)).metrics["val_auroc"] == macro_auroc(values, np.array(labels))
 
 
-def test_certain_cases_keep_their_order(given, shown):
+def test_certain_cases_keep_their_order(given):
     """In float32 both would have the probability 1."""
     logits = [[20, 0, 0], [30, 0, 0]]
     assert scored(given, shown(logits, [1, 0])).metrics["val_auroc"] == 1
 
 
-def test_key_metric_needs_two_classes(given, shown):
+def test_key_metric_needs_two_classes(given):
     batches = shown([[1, 0, 0], [0, 1, 0]], [1, 1])
     with pytest.raises(DataError, match="val_auroc: the 2 cases are all of the class 'bacteria'"):
         scored(given, batches)

@@ -12,7 +12,7 @@ from fedmed.errors import DataError, FedMedError
 from fedmed.training.auroc import accuracy_interval, macro_auroc, macro_auroc_interval
 from fedmed.training.classification_recorder import ClassificationRecorder
 
-from .conftest import table
+from .conftest import expected_of, shown, table
 
 CLASSES = ["normal", "bacteria", "virus"]
 NAMES = [f"case{n:02}" for n in range(16)]
@@ -29,7 +29,7 @@ def run(folder, network, batches, names=NAMES, classes=CLASSES, decollate=True, 
 
 
 @pytest.mark.parametrize("decollate", [True, False])
-def test_scores_and_files(tmp_path, classifier, pictures, decollate, expected_of):
+def test_scores_and_files(tmp_path, classifier, pictures, decollate):
     classifier.temperature.fill_(0.2)  # what the recorder writes is calibrated
     metrics = run(tmp_path / "evaluation", classifier, pictures, decollate=decollate, seed=3).finish()
     values, labels = expected_of(classifier, pictures)
@@ -53,7 +53,7 @@ def test_scores_and_files(tmp_path, classifier, pictures, decollate, expected_of
     assert found == {"cases.csv", "best.npz", "median.npz", "worst.npz"}
 
 
-def test_best_is_surely_right_and_worst_is_surely_wrong(tmp_path, given, shown):
+def test_best_is_surely_right_and_worst_is_surely_wrong(tmp_path, given):
     logits = [[1, 0, 0], [4, 0, 0], [0, 3, 0], [0, 5, 0], [0, 0, 2]]
     labels = [0, 0, 0, 1, 2]  # right, right, wrong by 3, right by 5, right
     names = ["little", "more", "wrong", "surely", "some"]
@@ -65,12 +65,12 @@ def test_best_is_surely_right_and_worst_is_surely_wrong(tmp_path, given, shown):
     assert worst["probabilities"] == pytest.approx(torch.softmax(torch.tensor([0.0, 3, 0]), 0).numpy())
 
 
-def test_without_a_wrong_case_the_worst_is_the_least_certain(tmp_path, given, shown):
+def test_without_a_wrong_case_the_worst_is_the_least_certain(tmp_path, given):
     run(tmp_path, given, shown([[4, 0, 0], [0, 1, 0]], [0, 1]), ["a", "b"], target_layer="layer").finish()
     assert str(np.load(tmp_path / "worst.npz")["case"]) == "b"
 
 
-def test_one_class_called_for_every_image_is_told_at_the_site(tmp_path, caplog, given, shown):
+def test_one_class_called_for_every_image_is_told_at_the_site(tmp_path, caplog, given):
     with caplog.at_level(logging.WARNING, "fedmed.site"):
         for logits in ([[4, 0, 0], [3, 1, 0], [2, 0, 1]], [[4, 0, 0], [0, 1, 0], [2, 0, 1]]):
             run(tmp_path, given, shown(logits, [0, 1, 2]), ["a", "b", "c"], target_layer="layer").finish()
@@ -105,7 +105,7 @@ def test_metadata_of_images_does_not_disturb(tmp_path, classifier, pictures):
     assert run(tmp_path, classifier, batches).finish()["n_cases"] == 16
 
 
-def test_a_class_without_cases_is_left_out_and_that_is_said(tmp_path, caplog, given, shown):
+def test_a_class_without_cases_is_left_out_and_that_is_said(tmp_path, caplog, given):
     logits, labels = [[3, 0, 1], [1, 0, 0], [1, 2, 0], [2, 1, 0]], [0, 0, 1, 1]
     with caplog.at_level(logging.WARNING, "fedmed.site"):
         metrics = run(tmp_path, given, shown(logits, labels), list("abcd"), target_layer="layer").finish()
@@ -115,7 +115,7 @@ def test_a_class_without_cases_is_left_out_and_that_is_said(tmp_path, caplog, gi
 
 
 @pytest.mark.parametrize("cases", [1, 3])
-def test_cases_of_one_class_have_no_auroc(tmp_path, caplog, cases, given, shown):
+def test_cases_of_one_class_have_no_auroc(tmp_path, caplog, cases, given):
     with caplog.at_level(logging.WARNING, "fedmed.site"):
         batches = shown([[0, 2, 0]] * cases, [1] * cases)
         metrics = run(tmp_path, given, batches, list("abc")[:cases], target_layer="layer").finish()
@@ -132,7 +132,7 @@ def test_a_second_run_replaces_the_first(tmp_path, classifier, pictures):
     assert recorder.finish() == first and len(table(tmp_path / "cases.csv")) == 16
 
 
-def test_probabilities_that_are_not_finite(tmp_path, given, shown):
+def test_probabilities_that_are_not_finite(tmp_path, given):
     with pytest.raises(DataError, match="NaN or infinite for 1 of 2 cases, first for case number 1; use another"):
         run(tmp_path, given, shown([[1, 0, 0], [0, math.nan, 0]], [0, 1]), ["a", "b"], target_layer="layer").finish()
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ from fedmed.systems.covid_fssl.engine import ConsistencyEngine
 from fedmed.systems.covid_fssl.loss import ConsistencyLoss
 from fedmed.training.trainer import SupervisedEngine
 
-from .conftest import assert_close
+from .conftest import assert_close, equal
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def reference(network, unlabeled, labeled=(), weights=(1.0, 1.0), lr=1e-2):
         optimizer.step()
 
 
-def test_equals_algorithm_2(network, twin, unlabeled, same):
+def test_equals_algorithm_2(network, twin, unlabeled):
     before = copy.deepcopy(network.state_dict())
     engine = build(network, unlabeled)
     engine.run()
     reference(twin, unlabeled)
-    assert same(network, twin)
+    assert equal(network, twin)
     assert 0.1 < engine.state.output["confident_fraction"] < 0.9
     assert not any(torch.equal(parameter, before[name]) for name, parameter in network.named_parameters())
 
@@ -100,10 +100,10 @@ def test_outputs_are_detached_scalars(network, twin, unlabeled):
     assert out["confident_fraction"].item() == pytest.approx(((p > 0.52) | (p < 0.48)).double().mean().item())
 
 
-def test_labels_of_unlabelled_cases_are_ignored(network, twin, unlabeled, same):
+def test_labels_of_unlabelled_cases_are_ignored(network, twin, unlabeled):
     build(network, [{**batch, "label": torch.full((2, 1, 8, 8, 8), torch.nan)} for batch in unlabeled]).run()
     reference(twin, unlabeled)
-    assert same(network, twin)
+    assert equal(network, twin)
 
 
 def test_pseudo_label_comes_from_the_weak_view(network, unlabeled):
@@ -122,7 +122,7 @@ def test_pseudo_label_comes_from_the_weak_view(network, unlabeled):
     assert torch.equal(inputs[1], image + 2)
 
 
-def test_zero_unlabelled_weight_equals_supervised_training(labeled, unlabeled, same):
+def test_zero_unlabelled_weight_equals_supervised_training(labeled, unlabeled):
     torch.manual_seed(0)
     network = torch.nn.Sequential(
         torch.nn.Conv3d(1, 3, 3, padding=1), torch.nn.GroupNorm(1, 3), torch.nn.Conv3d(3, 1, 1)
@@ -136,7 +136,7 @@ def test_zero_unlabelled_weight_equals_supervised_training(labeled, unlabeled, s
     build(network, unlabeled[:3], unlabelled_weight=0.0, **both).run()
     optimizer = torch.optim.Adam(other.parameters(), lr=1e-2)
     SupervisedEngine("cpu", 1, labeled, other, optimizer, SoftDiceLoss(), inferer=inferer).run()
-    assert same(network, other)
+    assert equal(network, other)
 
 
 def test_bad_arguments(network, unlabeled, labeled):

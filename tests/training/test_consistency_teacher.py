@@ -15,7 +15,7 @@ from fedmed.systems.covid_fssl.engine import ConsistencyEngine
 from fedmed.systems.covid_fssl.loss import ConsistencyLoss
 from fedmed.training.unlabelled import build_teacher
 
-from .conftest import assert_close
+from .conftest import assert_close, equal
 
 
 @pytest.fixture
@@ -70,9 +70,6 @@ def reference(network, loader, averages, decay):
     return averages
 
 
-# --- teacher
-
-
 def test_teacher_over_two_rounds_equals_the_formula(network, twin, unlabeled, tmp_path):
     """The engine is built anew, its state goes through a file, and the received model is another one."""
     first = build(network, unlabeled, decay=0.8, optimizer=sgd(network))
@@ -101,19 +98,19 @@ def test_pseudo_labels_come_from_the_teacher_and_not_from_the_student(network, u
     assert engine.teacher.module.passes == [("eval", False, "Tensor")] * len(unlabeled)
 
 
-def test_teacher_without_memory_is_the_current_model(network, twin, unlabeled, same):
+def test_teacher_without_memory_is_the_current_model(network, twin, unlabeled):
     build(network, unlabeled, decay=0.0).run()
     build(twin, unlabeled).run()
-    assert same(network, twin)
+    assert equal(network, twin)
 
 
-def test_teacher_changes_training_but_never_enters_the_network(network, twin, unlabeled, same):
+def test_teacher_changes_training_but_never_enters_the_network(network, twin, unlabeled):
     engine = build(network, unlabeled, decay=0.99)
     engine.run()
     build(twin, unlabeled).run()
     assert network.state_dict().keys() == twin.state_dict().keys()
-    assert not same(network, twin)
-    assert not same(network, engine.teacher.module)
+    assert not equal(network, twin)
+    assert not equal(network, engine.teacher.module)
 
 
 def test_options_may_be_switched_on_and_off_between_rounds(network, unlabeled):
@@ -131,9 +128,6 @@ def test_the_teacher_of_another_network_is_refused(network, unlabeled):
     kept["teacher"].pop("module.layers.0.weight")
     with pytest.raises(StateError, match=r"(?s)does not fit the network.*layers\.0\.weight"):
         engine.load_state_dict(kept)
-
-
-# --- ramp-up
 
 
 def factors(engine):
@@ -174,20 +168,17 @@ def test_without_masks_the_ramp_up_scales_the_learning_rate(network, twin, unlab
     assert slow.state.output["loss"] == fast.state.output["loss"]
 
 
-def test_after_the_ramp_up_training_is_as_without(network, twin, unlabeled, same):
+def test_after_the_ramp_up_training_is_as_without(network, twin, unlabeled):
     ramped = build(network, unlabeled, ramp_up_steps=5)
     ramped.load_state_dict({"steps_done": 5})
     ramped.run()
     build(twin, unlabeled).run()
-    assert same(network, twin)
+    assert equal(network, twin)
 
 
 def test_a_negative_ramp_up(network, unlabeled):
     with pytest.raises(FedMedError, match="ramp_up_steps is -1"):
         build(network, unlabeled, ramp_up_steps=-1)
-
-
-# --- the paper's method with every augmentation
 
 
 @pytest.mark.parametrize("decay", [None, 0.9])

@@ -16,6 +16,8 @@ from fedmed.training.corrected_steps import Corrections
 from fedmed.training.corrections.correction import Correction
 from fedmed.training.trainer import SupervisedEngine
 
+from .conftest import equal
+
 
 class Proximal(Correction):
     """FedProx (Li et al. 2020): the gradient of ``μ/2 ‖ω - ω_t‖²``; notes all that it sees."""
@@ -71,17 +73,17 @@ def attach(items, engine, received=None, shared=(), **facts):
     return corrections
 
 
-def test_without_corrections_nothing_is_added_and_one_of_nothing_changes_no_bit(network, twin, labeled, same):
+def test_without_corrections_nothing_is_added_and_one_of_nothing_changes_no_bit(network, twin, labeled):
     engine, plain = supervised(network, labeled), supervised(twin, labeled)
     corrections = attach([], plain)
     assert engine._event_handlers.keys() == plain._event_handlers.keys()
     attach([Proximal(0.0), Correction()], engine)
     for each in (engine, plain):
         each.run()
-    assert same(network, twin) and corrections.kept_with(plain.state_dict()) == {} and corrections.extras() == {}
+    assert equal(network, twin) and corrections.kept_with(plain.state_dict()) == {} and corrections.extras() == {}
 
 
-def test_equals_a_plain_loop_in_the_order_of_the_list(network, twin, labeled, same):
+def test_equals_a_plain_loop_in_the_order_of_the_list(network, twin, labeled):
     engine = supervised(network, labeled)
     attach([Proximal(0.3), Doubled()], engine)
     engine.run()
@@ -94,7 +96,7 @@ def test_equals_a_plain_loop_in_the_order_of_the_list(network, twin, labeled, sa
             for name, parameter in twin.named_parameters():
                 parameter.grad.add_(parameter - received[name], alpha=0.3).mul_(2)
         optimizer.step()
-    assert same(network, twin)
+    assert equal(network, twin)
 
 
 def test_it_is_told_what_came_what_is_shared_and_when(network, labeled):

@@ -6,20 +6,22 @@ from fedmed.errors import JobError
 from fedmed.losses.dice import SoftDiceLoss
 from fedmed.training.trainer import SupervisedEngine
 
+from .conftest import equal
+
 
 def build(network, loader, **changes):
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     return SupervisedEngine("cpu", 1, loader, network, optimizer, SoftDiceLoss(), **changes)
 
 
-def test_equals_a_plain_loop(network, twin, labeled, same):
+def test_equals_a_plain_loop(network, twin, labeled):
     build(network, labeled).run()
     optimizer = torch.optim.Adam(twin.parameters(), lr=1e-2)
     for batch in labeled:
         optimizer.zero_grad()
         SoftDiceLoss()(twin(batch["image"]), batch["label"]).backward()
         optimizer.step()
-    assert same(network, twin)
+    assert equal(network, twin)
 
 
 def test_runs_exactly_the_steps_asked_for(network, labeled):
@@ -54,7 +56,7 @@ def test_no_mixed_precision_and_no_state_on_a_cpu(network, labeled):
 
 
 @pytest.mark.filterwarnings("ignore:CUDA is not available")
-def test_scaler_is_kept_across_runs_and_travels_in_the_state(network, twin, labeled, same, cpu_scaler):
+def test_scaler_is_kept_across_runs_and_travels_in_the_state(network, twin, labeled, cpu_scaler):
     cpu_scaler(growth_interval=2)
     first = build(network, labeled[:2])
     first.amp = True
@@ -76,7 +78,7 @@ def test_scaler_is_kept_across_runs_and_travels_in_the_state(network, twin, labe
     plain = build(twin, labeled[:1])
     plain.run()
     plain.run()
-    assert same(network, twin)  # a scale that is a power of two changes no bit
+    assert equal(network, twin)  # a scale that is a power of two changes no bit
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -58,36 +58,21 @@ def noise():
     return Noise
 
 
-@pytest.fixture
-def build():
-    """Makes an engine."""
-
-    def make(network, batches, lr=0.1, queue_size=SIZE, **options):
-        optimizer = torch.optim.SGD(network.parameters(), lr=lr, momentum=0.9)
-        options = {"augment": Noise(), "seed": 3, "momentum": 0.9, **options}
-        return MomentumContrastEngine("cpu", 1, batches, network, optimizer, queue_size=queue_size, **options)
-
-    return make
+def build(network, batches, lr=0.1, queue_size=SIZE, **options):
+    """Make an engine."""
+    optimizer = torch.optim.SGD(network.parameters(), lr=lr, momentum=0.9)
+    options = {"augment": Noise(), "seed": 3, "momentum": 0.9, **options}
+    return MomentumContrastEngine("cpu", 1, batches, network, optimizer, queue_size=queue_size, **options)
 
 
-@pytest.fixture
-def others():
-    """Makes statistics of the features that another site's images have."""
-
-    def make(network, images=40, seed=5):
-        loader = [{"image": torch.rand(images, 1, 8, 8, generator=torch.Generator().manual_seed(seed))}]
-        found = FeatureMetadata(network, loader)()
-        return {"mu": found["mu"], "sigma": found["sigma"]}
-
-    return make
+def others(network):
+    """Return statistics of the features that another site's images have."""
+    loader = [{"image": torch.rand(40, 1, 8, 8, generator=torch.Generator().manual_seed(5))}]
+    statistics = FeatureMetadata(network, loader)()
+    return {"mu": statistics["mu"], "sigma": statistics["sigma"]}
 
 
-@pytest.fixture
-def seeded_encoder():
-    """Makes a network of its own."""
-
-    def make(seed):
-        torch.manual_seed(seed)
-        return Encoder()
-
-    return make
+def seeded_encoder(seed):
+    """Return a network of its own."""
+    torch.manual_seed(seed)
+    return Encoder()

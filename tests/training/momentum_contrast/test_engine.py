@@ -13,8 +13,7 @@ from fedmed.systems.fedmoco.metadata import dissimilarity, features, similarity_
 from fedmed.training.trainer import NonFiniteLossHandler
 
 from ..conftest import assert_close
-
-BATCH, SIZE = 4, 8  # as in conftest.py
+from .conftest import BATCH, SIZE, build
 
 
 def by_hand(noise, network, batches, momentum=0.9, lr=0.1):
@@ -44,7 +43,7 @@ def by_hand(noise, network, batches, momentum=0.9, lr=0.1):
     return key, torch.stack(queue), losses
 
 
-def test_equals_moco_by_hand(build, noise, network, batches):
+def test_equals_moco_by_hand(noise, network, batches):
     twin = copy.deepcopy(network)
     engine, losses = build(network, batches), []
     engine.add_event_handler(Events.ITERATION_COMPLETED, lambda e: losses.append(e.state.output["loss"].item()))
@@ -57,19 +56,19 @@ def test_equals_moco_by_hand(build, noise, network, batches):
     assert torch.allclose(ring, queue, atol=1e-5)
 
 
-def test_each_view_is_augmented_by_itself(build, noise, network, batches):
+def test_each_view_is_augmented_by_itself(noise, network, batches):
     augment = noise()
     build(network, batches, augment=augment).run()
     assert augment.calls == SIZE // BATCH + 2 * len(batches)  # filling needs keys only
 
 
-def test_single_images_make_both_views(build, network, batches):
+def test_single_images_make_both_views(network, batches):
     engine = build(network, [{"image": batch["image"][:, 0]} for batch in batches])
     engine.run()
     assert torch.isfinite(engine.state.output["loss"])
 
 
-def test_scalars_and_without_probe_images_nothing_leaves(build, network, batches):
+def test_scalars_and_without_probe_images_nothing_leaves(network, batches):
     engine = build(network, batches)
     engine.run()
     output = engine.state.output
@@ -79,7 +78,7 @@ def test_scalars_and_without_probe_images_nothing_leaves(build, network, batches
     assert all(value.ndim == 0 and not value.requires_grad for value in output.values())
 
 
-def test_dead_features_are_counted_and_harmless(build, network, batches):
+def test_dead_features_are_counted_and_harmless(network, batches):
     with torch.no_grad():
         network.layers[4].weight.zero_()
         network.layers[4].bias.fill_(-1)
@@ -90,7 +89,7 @@ def test_dead_features_are_counted_and_harmless(build, network, batches):
     assert torch.isfinite(engine.state.output["loss"])
 
 
-def test_the_share_of_dead_features_is_that_of_a_batch(build, network, batches):
+def test_the_share_of_dead_features_is_that_of_a_batch(network, batches):
     batches[-1]["image"][:3] = -100.0  # three of four images: negative after the first ReLU's bias alone
     with torch.no_grad():
         network.layers[0].weight.fill_(1.0)
@@ -101,7 +100,7 @@ def test_the_share_of_dead_features_is_that_of_a_batch(build, network, batches):
     assert engine.state.output["zero_rows"] == 0.75
 
 
-def test_rsa_compares_the_received_with_the_trained_model(build, network, batches, probe):
+def test_rsa_compares_the_received_with_the_trained_model(network, batches, probe):
     before = dissimilarity(features(network, probe))
     engine = build(network, batches, probe_loader=probe)
     engine.run()
@@ -109,7 +108,7 @@ def test_rsa_compares_the_received_with_the_trained_model(build, network, batche
     assert engine.extras() == {"rsa": expected} and -1 <= expected < 1
 
 
-def test_an_untouched_model_has_rsa_one(build, network, batches, probe):
+def test_an_untouched_model_has_rsa_one(network, batches, probe):
     engine = build(network, batches, probe_loader=probe)
     assert engine.extras() == {"rsa": 1.0}  # no run at all
     with torch.no_grad():
@@ -121,7 +120,7 @@ def test_an_untouched_model_has_rsa_one(build, network, batches, probe):
     assert engine.extras() == {"rsa": 1.0}
 
 
-def test_milestones_count_epochs_over_all_rounds(build, network, batches):
+def test_milestones_count_epochs_over_all_rounds(network, batches):
     rates = []
     state = {}
     for _ in range(4):
@@ -136,7 +135,7 @@ def test_milestones_count_epochs_over_all_rounds(build, network, batches):
     assert len(rates) == 4 * len(batches)
 
 
-def test_the_federations_count_of_epochs_goes_before_the_sites(build, network, batches):
+def test_the_federations_count_of_epochs_goes_before_the_sites(network, batches):
     engine, rates = build(network, batches, lr=0.03, milestones=[120], epochs_before=120), []
     engine.load_state_dict({"epochs_done": 7})
     engine.optimizer.step = lambda: rates.append(engine.optimizer.param_groups[0]["lr"])
@@ -145,7 +144,7 @@ def test_the_federations_count_of_epochs_goes_before_the_sites(build, network, b
     assert engine.state_dict()["epochs_done"] == 8
 
 
-def test_gradients_are_clipped(build, network, batches):
+def test_gradients_are_clipped(network, batches):
     engine, norms = build(network, batches, max_grad_norm=1e-3), []
     step = engine.optimizer.step
 
@@ -158,7 +157,7 @@ def test_gradients_are_clipped(build, network, batches):
     assert max(norms) <= 1e-3 * 1.01
 
 
-def test_a_loss_that_is_not_finite_is_named(build, network, batches):
+def test_a_loss_that_is_not_finite_is_named(network, batches):
     batches[2]["image"][0] = float("nan")
     engine = build(network, batches)
     NonFiniteLossHandler().attach(engine)
@@ -166,7 +165,7 @@ def test_a_loss_that_is_not_finite_is_named(build, network, batches):
         engine.run()
 
 
-def test_other_errors(build, network, batches):
+def test_other_errors(network, batches):
     with pytest.raises(FedMedError, match="temperature is 0.0"):
         build(network, batches, temperature=0.0)
     with pytest.raises(DataError, match="no images"):

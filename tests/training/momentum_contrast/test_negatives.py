@@ -8,10 +8,10 @@ from ignite.engine import Events
 
 from fedmed.systems.fedmoco.loss import info_nce
 
-DIM, SIZE = 6, 8  # as in conftest.py
+from .conftest import DIM, SIZE, build, others, seeded_encoder
 
 
-def test_number_of_draws(build, others, network, batches):
+def test_number_of_draws(network, batches):
     """floor(η N / (K - 1)) with η = 0.05 and N = 1024 (Dong and Voiculescu 2021, Eq. 5)."""
     engine = build(network, batches, queue_size=1024)
     engine.receive({"others": [others(network)] * 2})
@@ -19,7 +19,7 @@ def test_number_of_draws(build, others, network, batches):
 
 
 @pytest.mark.parametrize("extras", [{}, {"others": []}, {"others": "of eta 0"}])
-def test_without_statistics_or_fraction_it_is_plain_moco(build, others, network, batches, extras):
+def test_without_statistics_or_fraction_it_is_plain_moco(network, batches, extras):
     plain, other = copy.deepcopy(network), network
     build(plain, batches).run()
     fraction = 0.5
@@ -32,7 +32,7 @@ def test_without_statistics_or_fraction_it_is_plain_moco(build, others, network,
     assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), other.parameters(), strict=True))
 
 
-def test_negatives_are_the_queue_and_fresh_draws_which_never_enter_it(build, network, batches):
+def test_negatives_are_the_queue_and_fresh_draws_which_never_enter_it(network, batches):
     statistics = {"mu": torch.tensor([0.0] + [-2.0] * (DIM - 1)), "sigma": torch.zeros(DIM * (DIM + 1) // 2)}
     foreign = torch.eye(DIM)[0]  # what all draws are: nothing that this encoder makes
     engine = build(network, batches, synthetic_fraction=0.5)
@@ -53,7 +53,7 @@ def test_negatives_are_the_queue_and_fresh_draws_which_never_enter_it(build, net
     assert engine.state.output["clamped_fraction"] == 0
 
 
-def test_draws_are_fresh_in_every_iteration(build, others, network, batches):
+def test_draws_are_fresh_in_every_iteration(network, batches):
     engine, drawn = build(network, batches, synthetic_fraction=0.5), []
     engine.receive({"others": [others(network)]})
     draw = engine.synthetic.draw
@@ -76,7 +76,7 @@ def test_loss_with_a_synthetic_negative_worked_out_by_hand():
     assert info_nce(positive, negatives, 0.2).item() == pytest.approx(0.4274953882, abs=1e-9)
 
 
-def test_the_same_seed_gives_the_same_model(build, others, seeded_encoder, network, batches):
+def test_the_same_seed_gives_the_same_model(network, batches):
     twin = copy.deepcopy(network)
     for net in (network, twin):
         engine = build(net, batches, synthetic_fraction=0.5)
@@ -85,7 +85,7 @@ def test_the_same_seed_gives_the_same_model(build, others, seeded_encoder, netwo
     assert all(torch.equal(a, b) for a, b in zip(network.parameters(), twin.parameters(), strict=True))
 
 
-def test_global_random_numbers_are_left_alone(build, others, network, batches, probe):
+def test_global_random_numbers_are_left_alone(network, batches, probe):
     engine = build(network, batches, probe_loader=probe)
     engine.receive({"others": [others(network)]})
     before = torch.get_rng_state()

@@ -13,7 +13,7 @@ from fedmed.systems.fedmoco.keys import MomentumKeys
 from fedmed.systems.fedmoco.loss import info_nce
 from fedmed.systems.fedmoco.options import ContrastOptions
 
-DIM, BATCH, SIZE = 6, 4, 8  # as in conftest.py
+from .conftest import BATCH, build
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def outputs(engine):
     return seen
 
 
-def test_own_keys_are_no_negatives_in_a_loss_written_out(build, noise, network, numbered):
+def test_own_keys_are_no_negatives_in_a_loss_written_out(noise, network, numbered):
     query, key = copy.deepcopy(network).train(), copy.deepcopy(network).train()
     seen = outputs(build(network, numbered, own_keys="leave_out"))
     optimizer, augment = torch.optim.SGD(query.parameters(), lr=0.1, momentum=0.9), noise()
@@ -64,7 +64,7 @@ def test_own_keys_are_no_negatives_in_a_loss_written_out(build, noise, network, 
 
 @pytest.mark.parametrize(("images", "left_out"), [(None, False), (31, True), (32, False)])
 def test_auto_leaves_them_out_at_a_small_site_and_changes_no_bit_at_others(
-    build, network, batches, numbered, images, left_out
+    network, batches, numbered, images, left_out
 ):
     plain, told = copy.deepcopy(network), copy.deepcopy(network)
     build(plain, batches).run()
@@ -84,7 +84,7 @@ def test_sizes_of_the_paper_are_not_small_and_those_of_the_demo_are():
     assert not ContrastOptions(own_keys="keep").leaves_own_out(1)
 
 
-def test_the_images_of_the_keys_are_part_of_the_state(build, network, numbered):
+def test_the_images_of_the_keys_are_part_of_the_state(network, numbered):
     """A round that goes on from what was saved is the one of a process that never ended."""
     first = build(network, numbered, own_keys="leave_out", key_policy="keep")
     first.run()
@@ -113,7 +113,7 @@ def test_draws_of_other_sites_are_of_no_image(draws):
     assert found.tolist() == [[1.0, low, 1.0, low, *rest[4:]], rest] and share == 0.5
 
 
-def test_a_site_of_a_single_image_has_nothing_to_learn_and_no_nan(build, network, numbered):
+def test_a_site_of_a_single_image_has_nothing_to_learn_and_no_nan(network, numbered):
     numbered = [{**batch, "number": torch.zeros(BATCH, dtype=torch.int64)} for batch in numbered]
     seen = outputs(build(network, numbered, own_keys="leave_out"))
     assert all(output["loss"] == 0 for output in seen)
@@ -121,7 +121,7 @@ def test_a_site_of_a_single_image_has_nothing_to_learn_and_no_nan(build, network
     assert not moved and torch.isfinite(weights(network)).all()
 
 
-def test_leaving_out_needs_numbered_images(build, network, batches):
+def test_leaving_out_needs_numbered_images(network, batches):
     with pytest.raises(FedMedError, match="do not say which image is which.*numbered: true.*own_keys to keep"):
         build(network, batches, own_keys="leave_out").run()
 

@@ -9,10 +9,10 @@ from ignite.engine import Events
 from fedmed.errors import Aborted, StateError
 from fedmed.training.trainer import AbortHandler
 
-BATCH, SIZE = 4, 8  # as in conftest.py
+from .conftest import BATCH, SIZE, build
 
 
-def warned(build, caplog, network, batches, state=(), **options):
+def warned(caplog, network, batches, state=(), **options):
     """Return an engine's warnings about its queue; ``state``: of the round before."""
     caplog.clear()
     engine = build(network, batches, **options)
@@ -22,21 +22,21 @@ def warned(build, caplog, network, batches, state=(), **options):
     return [record.getMessage() for record in caplog.records], engine.state_dict()
 
 
-def test_a_queue_longer_than_a_round_gives_one_warning(build, network, batches, caplog):
-    told, state = warned(build, caplog, network, batches, queue_size=17)  # a round: four batches of four
+def test_a_queue_longer_than_a_round_gives_one_warning(network, batches, caplog):
+    told, state = warned(caplog, network, batches, queue_size=17)  # a round: four batches of four
     assert len(told) == 1 and "17 keys, but a round makes only 16 (4 steps of 4 images)" in told[0]
     assert "queue_size to 16 or less or key_policy to refill" in told[0]
-    assert warned(build, caplog, network, batches, state, queue_size=17)[0] == []
+    assert warned(caplog, network, batches, state, queue_size=17)[0] == []
 
 
 @pytest.mark.parametrize(
     "fits", [{"queue_size": 16}, {"queue_size": 17, "key_policy": "refill"}, {"queue_size": 20, "epoch_length": 5}]
 )
-def test_a_queue_that_a_round_renews_gives_no_warning(build, network, batches, caplog, fits):
-    assert warned(build, caplog, network, batches, **fits)[0] == []
+def test_a_queue_that_a_round_renews_gives_no_warning(network, batches, caplog, fits):
+    assert warned(caplog, network, batches, **fits)[0] == []
 
 
-def test_stops_while_the_queue_is_filled(build, network, batches):
+def test_stops_while_the_queue_is_filled(network, batches):
     calls = []
     engine = build(network, batches, queue_size=400)
     AbortHandler(lambda: len(calls) > 5 or calls.append(1)).attach(engine)
@@ -46,7 +46,7 @@ def test_stops_while_the_queue_is_filled(build, network, batches):
 
 
 @pytest.mark.parametrize("policy", ["copy", "keep"])
-def test_a_rebuilt_engine_goes_on_where_the_last_was(build, network, batches, policy):
+def test_a_rebuilt_engine_goes_on_where_the_last_was(network, batches, policy):
     first = build(network, batches, key_policy=policy)
     first.run()
     state = copy.deepcopy(first.state_dict())
@@ -72,7 +72,7 @@ def test_a_rebuilt_engine_goes_on_where_the_last_was(build, network, batches, po
     assert second.state_dict()["epochs_done"] == 2
 
 
-def test_rounds_that_keep_all_are_one_run(build, noise, network, batches):
+def test_rounds_that_keep_all_are_one_run(noise, network, batches):
     """A site alone, with whose model nothing is averaged, trains as plain MoCo does."""
     whole, rounds, state, augment = copy.deepcopy(network), copy.deepcopy(network), {}, noise()
     expected = build(whole, batches, epoch_length=3 * len(batches))
@@ -90,7 +90,7 @@ def test_rounds_that_keep_all_are_one_run(build, noise, network, batches):
     assert torch.equal(expected.keys.queue.keys, engine.keys.queue.keys)
 
 
-def test_a_refilled_queue_begins_with_keys_of_the_received_model(build, network, batches):
+def test_a_refilled_queue_begins_with_keys_of_the_received_model(network, batches):
     engine = build(network, batches, key_policy="refill", augment=lambda images: images)
     engine.run()
     state, twin = engine.state_dict(), copy.deepcopy(network)
@@ -102,7 +102,7 @@ def test_a_refilled_queue_begins_with_keys_of_the_received_model(build, network,
     assert torch.allclose(seen[0], expected, atol=1e-6) and not torch.allclose(seen[0], state["queue"]["keys"])
 
 
-def test_state_survives_a_round_without_steps(build, network, batches):
+def test_state_survives_a_round_without_steps(network, batches):
     first = build(network, batches)
     first.run()
     idle = build(network, batches)
@@ -110,7 +110,7 @@ def test_state_survives_a_round_without_steps(build, network, batches):
     assert torch.equal(idle.state_dict()["queue"]["keys"], first.keys.queue.keys)
 
 
-def test_state_of_another_job_is_refused(build, network, batches):
+def test_state_of_another_job_is_refused(network, batches):
     first = build(network, batches, key_policy="keep")
     first.run()
     state = first.state_dict()

@@ -1,6 +1,5 @@
 """A small network of frames with ``features`` and ``classifier``, and clips of moving squares."""
 
-import pytest
 import torch
 from ignite.engine import Events
 from torch import nn
@@ -28,50 +27,28 @@ def moving(clips, size, seed=0):
     return frames.to(torch.uint8)
 
 
-@pytest.fixture
-def build():
-    """Return a function that builds the network, always with the same weights."""
-
-    def make(norm=True):
-        torch.manual_seed(0)
-        return FrameNet(norm)
-
-    return make
+def build(norm=True):
+    """Build the network, always with the same weights."""
+    torch.manual_seed(0)
+    return FrameNet(norm)
 
 
-@pytest.fixture
-def clip_batches():
-    """Return a function: batches of clips as a loader gives them."""
-
-    def make(batches=3, clips=2, size=5):
-        part = torch.arange(size)[None].expand(clips, -1) / size
-        return [{"image": moving(clips, size, seed), "part": part} for seed in range(batches)]
-
-    return make
+def clip_batches(batches=3, clips=2, size=5):
+    """Return batches of clips as a loader gives them."""
+    part = torch.arange(size)[None].expand(clips, -1) / size
+    return [{"image": moving(clips, size, seed), "part": part} for seed in range(batches)]
 
 
-@pytest.fixture
-def labelled_batches():
-    """Return a function: batches of labelled frames as a loader gives them."""
-
-    def make(batches=3, frames=6):
-        labels = torch.arange(frames)[:, None] % 3  # where the bar is
-        pictures = [moving(frames // 3, 3, seed).flatten(0, 1)[:, None] for seed in range(batches)]
-        return [{"image": image, "labels": labels} for image in pictures]
-
-    return make
+def labelled_batches(batches=3, frames=6):
+    """Return batches of labelled frames as a loader gives them."""
+    labels = torch.arange(frames)[:, None] % 3  # where the bar is
+    pictures = [moving(frames // 3, 3, seed).flatten(0, 1)[:, None] for seed in range(batches)]
+    return [{"image": image, "labels": labels} for image in pictures]
 
 
-@pytest.fixture
-def outputs_of():
-    """Return a function that runs a trainer and gives the output of each iteration."""
-
-    def run(trainer):
-        found = []
-        with trainer.add_event_handler(
-            Events.ITERATION_COMPLETED, lambda engine: found.append(dict(engine.state.output))
-        ):
-            trainer.run()
-        return found
-
-    return run
+def outputs_of(trainer):
+    """Run a trainer and return the output of each iteration."""
+    outputs = []
+    with trainer.add_event_handler(Events.ITERATION_COMPLETED, lambda e: outputs.append(dict(e.state.output))):
+        trainer.run()
+    return outputs

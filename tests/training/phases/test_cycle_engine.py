@@ -11,6 +11,7 @@ from fedmed.systems.fedcy.loss import CycleConsistencyLoss, feature_spread
 from fedmed.training.video_frames import ClipBatches
 
 from ..conftest import assert_close
+from .conftest import build, clip_batches, outputs_of
 
 SCALARS = {"loss", "cycle_error", "min_variance", "cycle_back", "cycle_chance", "feature_spread"}
 
@@ -34,7 +35,7 @@ def pair_loss(loss, clips):
 
 
 @pytest.mark.parametrize("clips", [2, 3])
-def test_it_is_the_plain_loop(build, clip_batches, clips, outputs_of):
+def test_it_is_the_plain_loop(clips):
     """Forward over all frames together, λ_t times the mean over unordered pairs, one step."""
     network, twin = build(), build()
     batches = clip_batches(clips=clips)
@@ -54,14 +55,14 @@ def test_it_is_the_plain_loop(build, clip_batches, clips, outputs_of):
     assert changed(network, build())
 
 
-def test_the_classifier_takes_no_part(build, clip_batches):
+def test_the_classifier_takes_no_part():
     network = build()
     before = copy.deepcopy(network)
     engine(network, clip_batches()).run()
     assert not changed(network.classifier, before.classifier) and changed(network.features, before.features)
 
 
-def test_it_counts_the_frames_that_it_processed(build, clip_batches):
+def test_it_counts_the_frames_that_it_processed():
     trainer = engine(build(), clip_batches(batches=3, clips=2, size=5), epochs=2)
     trainer.run()
     assert trainer.samples == 3 * 2 * 5 * 2
@@ -70,7 +71,7 @@ def test_it_counts_the_frames_that_it_processed(build, clip_batches):
 
 
 @pytest.mark.parametrize("silent", [{"cycle_weight": 0.0}, {"rate": 0.0}])
-def test_a_silent_site_changes_nothing_but_a_counter(build, clip_batches, silent):
+def test_a_silent_site_changes_nothing_but_a_counter(silent):
     """λ_t = 0 without weight decay, or no rate, and BatchNorm's statistics left alone; or not."""
     network, other = build(), build()
     engine(network, clip_batches(), statistics_momentum=0.0, **silent).run()
@@ -87,7 +88,7 @@ def moved(network, batches, weight, rate, optimizer):
     return sum(float((new - old).detach().square().sum()) for new, old in pairs) ** 0.5
 
 
-def test_its_weight_changes_nothing_under_adam_and_much_under_sgd(build, clip_batches):
+def test_its_weight_changes_nothing_under_adam_and_much_under_sgd():
     """Adam divides the scale of its gradients away; a site without labels has no other loss to be weighed against."""
     adam = [moved(build(), clip_batches(), weight, 1e-3, torch.optim.Adam) for weight in (0.1, 10.0, 1000.0)]
     assert adam[0] > 0 and adam == pytest.approx([adam[1]] * 3, rel=0.03), adam
@@ -95,7 +96,7 @@ def test_its_weight_changes_nothing_under_adam_and_much_under_sgd(build, clip_ba
     assert large > 100 * small > 0
 
 
-def test_it_learns_to_bring_frames_back(build, clip_batches, outputs_of):
+def test_it_learns_to_bring_frames_back():
     network = build(norm=False)
     found = outputs_of(engine(network, clip_batches(batches=4), epochs=30))
     first, last = ([float(output["cycle_error"]) for output in part] for part in (found[:4], found[-4:]))
@@ -103,7 +104,7 @@ def test_it_learns_to_bring_frames_back(build, clip_batches, outputs_of):
     assert min(float(o["cycle_back"]) for o in found[-4:]) >= 0.9
 
 
-def test_gradients_are_clipped(build, clip_batches, monkeypatch):
+def test_gradients_are_clipped(monkeypatch):
     norms = []
     plain = nn.utils.clip_grad_norm_
     monkeypatch.setattr(nn.utils, "clip_grad_norm_", lambda p, n: norms.append(n) or plain(p, n))
@@ -113,7 +114,7 @@ def test_gradients_are_clipped(build, clip_batches, monkeypatch):
     assert norms == [0.5] * 3
 
 
-def test_half_precision_features_give_a_loss_in_single_precision(build, clip_batches, outputs_of):
+def test_half_precision_features_give_a_loss_in_single_precision():
     """On a GPU autocast gives float16; here a network that does, and softmax of ±20 must not suffer."""
     network = build()
     plain = network.features
@@ -135,7 +136,7 @@ def test_half_precision_features_give_a_loss_in_single_precision(build, clip_bat
     assert seen == [torch.float32] * 3 and all(torch.isfinite(o["loss"]) for o in found)
 
 
-def test_the_time_of_frames_reaches_the_loss(build, clip_batches, outputs_of):
+def test_the_time_of_frames_reaches_the_loss():
     """Uneven times: another loss than with places."""
     batches = clip_batches()
     for batch in batches:
@@ -147,7 +148,7 @@ def test_the_time_of_frames_reaches_the_loss(build, clip_batches, outputs_of):
     assert abs(values[0] - values[1]) > 1e-3
 
 
-def test_one_draw_a_clip_and_views_on_the_device(build, clip_batches):
+def test_one_draw_a_clip_and_views_on_the_device():
     images, labels = ClipBatches(ClipViews(seed=0))(clip_batches()[0])
     assert images.shape == (10, 3, 12, 12) and images.dtype == torch.float32 and labels is None
     assert float(images.min()) >= 0 and float(images.max()) <= 1
@@ -161,12 +162,12 @@ def test_one_draw_a_clip_and_views_on_the_device(build, clip_batches):
         ({"statistics_momentum": 1.5}, "statistics_momentum is 1.5"),
     ],
 )
-def test_what_cannot_be_meant(build, clip_batches, said, message):
+def test_what_cannot_be_meant(said, message):
     with pytest.raises(FedMedError, match=message):
         engine(build(), clip_batches(), **said)
 
 
-def test_a_single_clip_is_refused_and_no_videos_too(build, clip_batches):
+def test_a_single_clip_is_refused_and_no_videos_too():
     with pytest.raises(FedMedError, match="at least 2 clips"):
         engine(build(), clip_batches(clips=1)).run()
     with pytest.raises(DataError, match="no images to train on"):

@@ -12,6 +12,7 @@ from fedmed.training.trainer import SupervisedEngine
 from fedmed.training.video_frames import FrameBatches
 
 from ..conftest import assert_close
+from .conftest import build, labelled_batches, outputs_of
 
 
 def engine(network, batches, kind=GuidedEngine, rate=0.01, **said):
@@ -20,7 +21,7 @@ def engine(network, batches, kind=GuidedEngine, rate=0.01, **said):
     return kind("cpu", 1, batches, network, **settings)
 
 
-def test_it_is_the_plain_loop(build, labelled_batches, outputs_of):
+def test_it_is_the_plain_loop():
     """CE + λ_c L_con of one forward pass: BatchNorm sees each frame once."""
     network, twin = build(), build()
     found = outputs_of(engine(network, labelled_batches(), contrast_weight=10.0, by=torch.optim.SGD))
@@ -39,14 +40,14 @@ def test_it_is_the_plain_loop(build, labelled_batches, outputs_of):
     assert int(network.features[1].num_batches_tracked) == 3
 
 
-def test_without_contrast_it_is_supervised_training(build, labelled_batches):
+def test_without_contrast_it_is_supervised_training():
     network, twin = build(), build()
     engine(network, labelled_batches(), contrast_weight=0.0).run()
     engine(twin, labelled_batches(), SupervisedEngine, loss_function=nn.CrossEntropyLoss()).run()
     assert_close(network, twin)
 
 
-def test_one_phase_alone_is_learnt_without_contrast(build, labelled_batches, outputs_of):
+def test_one_phase_alone_is_learnt_without_contrast():
     batches = labelled_batches()
     for batch in batches:
         batch["labels"] = torch.ones_like(batch["labels"])
@@ -55,7 +56,7 @@ def test_one_phase_alone_is_learnt_without_contrast(build, labelled_batches, out
     assert float(found[-1]["loss"]) < float(found[0]["loss"])
 
 
-def test_it_counts_frames_and_learns(build, labelled_batches, outputs_of):
+def test_it_counts_frames_and_learns():
     network = build()
     trainer = engine(network, labelled_batches(batches=40), contrast_weight=1.0)
     before = copy.deepcopy(network.state_dict())
@@ -67,7 +68,7 @@ def test_it_counts_frames_and_learns(build, labelled_batches, outputs_of):
     assert not torch.equal(before["classifier.weight"], network.state_dict()["classifier.weight"])
 
 
-def test_gradients_are_clipped(build, labelled_batches, monkeypatch):
+def test_gradients_are_clipped(monkeypatch):
     norms = []
     plain = nn.utils.clip_grad_norm_
     monkeypatch.setattr(nn.utils, "clip_grad_norm_", lambda p, n: norms.append(n) or plain(p, n))
@@ -83,6 +84,6 @@ def test_gradients_are_clipped(build, labelled_batches, monkeypatch):
         ({"max_grad_norm": -1.0}, "max_grad_norm is -1"),
     ],
 )
-def test_what_cannot_be_meant(build, labelled_batches, said, message):
+def test_what_cannot_be_meant(said, message):
     with pytest.raises(FedMedError, match=message):
         engine(build(), labelled_batches(), **said)

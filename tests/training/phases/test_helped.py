@@ -12,17 +12,18 @@ from fedmed.systems.fixmatch.fedmatch import PSI, Decomposed, HelpedEngine, nois
 from fedmed.training.video_frames import FrameBatches
 
 from ..conftest import assert_close
+from .conftest import build, labelled_batches, outputs_of
 
 WEIGHTS = {"agree_weight": 0.5, "learn_weight": 2.0, "size_weight": 1e-3, "distance_weight": 1e-2}
 
 
 @pytest.fixture
-def network(build):
+def network():
     return Decomposed(build(norm=False), trains="psi")
 
 
 @pytest.fixture
-def frames(labelled_batches):
+def frames():
     return [{"image": batch["image"]} for batch in labelled_batches()]
 
 
@@ -76,7 +77,7 @@ def test_equals_plain_pytorch(network, frames, count):
     assert_close(network, twin, atol=1e-5)
 
 
-def test_sigma_does_not_move_and_helpers_change_what_is_learned(network, frames, outputs_of):
+def test_sigma_does_not_move_and_helpers_change_what_is_learned(network, frames):
     before, alone = copy.deepcopy(network.state_dict()), copy.deepcopy(network)
     engine = engine_of(network, frames)
     engine.receive({"helpers": [other_psi(network, 5)]})

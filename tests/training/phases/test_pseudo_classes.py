@@ -12,10 +12,11 @@ from fedmed.systems.fixmatch.loss import fixmatch_loss, uda_loss
 from fedmed.training.video_frames import FrameBatches
 
 from ..conftest import assert_close, bits
+from .conftest import build, labelled_batches, outputs_of
 
 
 @pytest.fixture
-def frames(labelled_batches):
+def frames():
     """Batches as a loader gives them, without labels."""
     return [{"image": batch["image"]} for batch in labelled_batches()]
 
@@ -27,7 +28,7 @@ def engine_of(network, batches, confidence, lr=1e-2, loss=fixmatch_loss, **chang
     return PseudoClassEngine("cpu", 1, batches, network, optimizer, **options)
 
 
-def test_fixmatch_equals_plain_pytorch(build, frames):
+def test_fixmatch_equals_plain_pytorch(frames):
     """Target in eval mode of the frame as it is, cross-entropy of the changed frame over the whole batch."""
     network, twin = build(), build()
     engine_of(network, frames, 0.3724, unlabelled_weight=0.5).run()
@@ -50,7 +51,7 @@ def test_fixmatch_equals_plain_pytorch(build, frames):
 
 
 @pytest.mark.parametrize("loss", [fixmatch_loss, uda_loss])
-def test_it_moves_where_something_counts_and_says_how_much(build, frames, outputs_of, loss):
+def test_it_moves_where_something_counts_and_says_how_much(frames, loss):
     network = build()
     before = bits(network)
     found = outputs_of(engine_of(network, frames, 0.0, loss=loss))
@@ -60,7 +61,7 @@ def test_it_moves_where_something_counts_and_says_how_much(build, frames, output
     assert not torch.equal(network.classifier.weight, before["classifier.weight"]), "it trains the classifier too"
 
 
-def test_nothing_counts(build, frames, outputs_of):
+def test_nothing_counts(frames):
     """No step: Adam would make one of weight decay alone."""
     network = build()
     before = bits(network)
@@ -70,14 +71,14 @@ def test_nothing_counts(build, frames, outputs_of):
         assert torch.equal(parameter, before[name]), name
 
 
-def test_with_labels_beside_it_a_step_is_always_made(build, labelled_batches, frames):
+def test_with_labels_beside_it_a_step_is_always_made(frames):
     network = build()
     before = bits(network)
     engine_of(network, frames, 1.0, labeled_loader=labelled_batches(), supervised_loss=F.cross_entropy).run()
     assert not torch.equal(network.classifier.weight, before["classifier.weight"])
 
 
-def test_one_class_everywhere_shows(build, frames, outputs_of):
+def test_one_class_everywhere_shows(frames):
     network = build()
     with torch.no_grad():
         network.classifier.weight.zero_()
