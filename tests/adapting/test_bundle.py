@@ -143,7 +143,8 @@ def test_volumes_of_a_network_without_such_layers(bundle, images, tmp_path):
     assert "no BatchNorm layer" in why(found.adapted, "statistics") and "scan" in found.amount
     assert found.adapted.before.classes == ("background", "covid_region") and found.adapted.before.each[0].is_mask
     assert (out / "models" / "model.ts").read_text() == "of the same weights"
-    assert "Outlines" in (out / "docs" / "page.html").read_text()
+    page = (out / "docs" / "page.html").read_text()
+    assert "Outlines" in page and page.count("data:image/png") == 1, "nothing was changed"
 
 
 @pytest.mark.parametrize(

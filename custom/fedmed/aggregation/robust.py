@@ -66,7 +66,7 @@ class MiddleMean:
         """Return how many values are dropped at each end."""
         if self.rule == "median":
             return (senders - 1) // 2
-        return math.ceil(round(self.trim * senders, 9))  # 0.1 * 30 is 3.0000000000000004
+        return math.ceil(round(self.trim * senders, 9))  # 0.28 * 25 is 7.000000000000001
 
     def check_senders(self, what: str, senders: int) -> None:
         """Refuse, by a JobError, so few senders that nothing would be left, or the median would be a mean.
