@@ -57,7 +57,7 @@ def write_tensors(stream: BinaryIO, content: Mapping[str, Any]) -> None:
 
 
 def check_digest(path: Path) -> bool:
-    """Whether a file carries its digest: False for one of another program, or of a FedMed that wrote none.
+    """Tell whether a file carries its digest: False for one of another program, or of a FedMed that wrote none.
 
     The checksums of such a file are looked at where it is an archive; they are 32 bits each.
 

@@ -85,7 +85,7 @@ def first_line(error: BaseException) -> str:
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """What went wrong inside a component or transform that MONAI built or called.
+    """Error inside a component or transform that MONAI built or called.
 
     MONAI wraps it in a RuntimeError, once at each level. The first error of another type is what our code or a bundle
     said: its own cause is a library's text, which is less clear.

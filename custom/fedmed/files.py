@@ -1,4 +1,4 @@
-"""Where FedMed keeps its own files, and how they are written: whole or not at all, and for whom."""
+"""Places of FedMed's own files, and functions that write them: whole or not at all, and for their owner."""
 
 import errno
 import json
@@ -34,7 +34,7 @@ def fedmed_home() -> Path:
 
 
 def folders_of(what: str, variable: str) -> list[Path]:
-    """Where to look for what users give: ``$FEDMED_HOME/<what>``, after the folders in a variable of a single run."""
+    """Folders of what users give: ``$FEDMED_HOME/<what>``, after the folders in a variable of a single run."""
     named = [Path(folder).expanduser() for folder in os.environ.get(variable, "").split(os.pathsep) if folder]
     return [*named, fedmed_home() / what]
 

@@ -1,4 +1,4 @@
-"""How a command ends before its work is done: by Ctrl-C, a closed terminal or a scheduler."""
+"""End of a command before its work is done: by Ctrl-C, a closed terminal or a scheduler."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""What studies, bundles, settings and saved runs of an earlier FedMed name otherwise: classes and adaptations."""
+"""New names of classes and adaptations that studies, bundles, settings and runs of an earlier FedMed name otherwise."""
 
 import re
 
@@ -105,7 +105,7 @@ _NAMED = re.compile(r"\bfedmed(?:\.\w+)+")
 
 
 def new_path(path: str) -> str | None:
-    """Where the class of an earlier class path is now; None for a path that is not of an earlier FedMed."""
+    """Class path of today for an earlier one; None for a path that is not of an earlier FedMed."""
     module, _, name = path.removeprefix("fedmed.").rpartition(".")
     if module in _MOVED:
         return f"{_MOVED[module]}.{name}"
@@ -114,6 +114,6 @@ def new_path(path: str) -> str | None:
 
 
 def hint(text: str, advice: str = "write that") -> str:
-    """What the first earlier class path in a text is now, and what to do, a sentence; empty where there is none."""
+    """Sentence with the new path of the first earlier class path in a text, and advice; empty where there is none."""
     moved = ((path, new_path(path)) for path in _NAMED.findall(text))
     return next((f"'{path}' of an earlier FedMed is '{now}' now; {advice}" for path, now in moved if now), "")

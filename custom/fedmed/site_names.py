@@ -1,4 +1,4 @@
-"""What a site may be called: in studies, kits, settings and preparations alike.
+"""Names that a site may have: in studies, kits, settings and preparations alike.
 
 NVFlare takes a dot for the mark between a site and its parent, and a job with such a name never starts.
 """
@@ -10,5 +10,5 @@ WORDS = "a site's name: letters, digits, _, and after the first also -; at most 
 
 
 def name_fault(name: str) -> str:
-    """Why a site cannot be called so; "" where it can."""
+    """Say why a site cannot be called so; "" where it can."""
     return "" if re.fullmatch(PATTERN, name) else f"{name!r} is not {WORDS}"

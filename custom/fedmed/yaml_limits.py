@@ -1,4 +1,4 @@
-"""How large and how deep a YAML text may be, looked at before anything is built of it.
+"""Limits of size and depth of a YAML text, looked at before anything is built of it.
 
 A few lines with aliases can stand for gigabytes, and brackets in one another take PyYAML time that grows with their
 square. Every YAML that FedMed reads itself passes here: studies, sites' and servers' settings, project files and the
@@ -32,7 +32,7 @@ class _Part:
 
 @dataclass
 class _Count:
-    """What a text amounts to, aliases written out."""
+    """Size and depth of a text, aliases written out."""
 
     open: list[_Part] = field(default_factory=lambda: [_Part()])  # the text itself first
     known: dict[str, _Part] = field(default_factory=dict)  # what aliases stand for

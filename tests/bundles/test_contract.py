@@ -1,4 +1,4 @@
-"""What a bundle lacks is told at once, in plain words and with its place; the bundles here lack nothing."""
+"""Parts that a bundle lacks are told at once, in plain words and with their place; the bundles here lack none."""
 
 import json
 import shutil

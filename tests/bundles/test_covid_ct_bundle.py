@@ -107,7 +107,7 @@ def test_the_settings_of_the_paper(parser):
 
 
 def test_inference_and_training_agree(parser):
-    """What inference repeats, because it stands alone, is what training uses."""
+    """Settings that inference repeats, because it stands alone, are those of training."""
     train, inference = parser("train"), parser("inference")
     shared = ["pixdim", "hu_range", "window_size", "window_overlap", "window_batch", "threshold", "network_def"]
     assert all(train[key] == inference[key] for key in [*shared, "inferer"])

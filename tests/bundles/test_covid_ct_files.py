@@ -1,4 +1,4 @@
-"""Which files of a folder the CT bundle takes for scans, what it refuses of them, and where its masks lie."""
+"""Files of a folder that the CT bundle takes for scans, those that it refuses, and where its masks lie."""
 
 import nibabel as nib
 import numpy as np

@@ -141,7 +141,7 @@ def test_the_settings_of_the_paper(facts):
 
 
 def test_inference_and_training_agree():
-    """What inference repeats, because it stands alone, is what training uses."""
+    """Settings that inference repeats, because it stands alone, are those of training."""
     train, inference = parse("train"), parse("inference")
     shared = ["classes", "image_size", "encoder_layers", "encoder_widths", "stem_kernel", "stem_stride", "stem_pool"]
     for key in [*shared, "encoder", "network_def", "heat_map_layer"]:

@@ -1,4 +1,4 @@
-"""What a bundle needs before it can infer; that it infers as MONAI does is tested with the examples."""
+"""Parts that a bundle needs before it can infer; that it infers as MONAI does is tested with the examples."""
 
 import json
 import logging

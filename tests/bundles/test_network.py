@@ -1,4 +1,4 @@
-"""What is told when a piece of a bundle cannot be built: what the bundle says, and not the library below it."""
+"""Errors when a piece of a bundle cannot be built: the bundle's own text, not that of the library below it."""
 
 import pytest
 

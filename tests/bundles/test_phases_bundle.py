@@ -144,7 +144,7 @@ def test_one_round_of_a_federation(run):
 
 
 def test_an_exported_bundle_stands_alone(run, tmp_path):
-    """What the bundle shares with another by links is there as files, and inference gives what it gave before."""
+    """Files that the bundle shares with another by links are there, and inference gives what it gave before."""
     assert [path.name for path in (BUNDLE / "surgical_phase").iterdir() if path.is_symlink()]
     made = export_bundle(run, tmp_path / "phases_classification", onnx=True, verify=True)
     assert not [path for path in made.out.rglob("*") if path.is_symlink()]

@@ -1,4 +1,4 @@
-"""What a bundle needs of a site's words, and how a site is told what is missing."""
+"""Words of a site that a bundle needs, and how a site is told what is missing."""
 
 from pathlib import Path
 

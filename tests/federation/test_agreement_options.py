@@ -45,7 +45,7 @@ def model(workspace):
 
 
 def kept(workspace, site):
-    """What the site keeps of the last round: private layers, optimizer, engine."""
+    """State that the site keeps of the last round: private layers, optimizer, engine."""
     return load_tensors(workspace / site / "simulate_job/fedmed/state/round_2.pt")
 
 

@@ -1,4 +1,4 @@
-"""Who contributed to a model: a run in which no labelled site did is no success, and nothing says it was."""
+"""Contributions to a model: a run to which no labelled site contributed is no success, and nothing says it was."""
 
 import json
 from dataclasses import replace
@@ -22,7 +22,7 @@ RECORDS = "server/simulate_job/fedmed"
 
 
 def nan_of(*rounds, site="ct_north"):
-    """What sites answer where one sends NaN in some rounds."""
+    """Answers of sites of which one sends NaN in some rounds."""
 
     def answer(client, task):
         found = Client.answer(client, task)
@@ -67,7 +67,7 @@ def test_what_is_said_of_a_labelled_site_that_contributed_nothing(tiny_job, unsc
 
 
 def test_a_run_resumed_after_its_only_labelled_contribution_ends_well(tiny_job, unscored, tmp_path, killed_before):
-    """What counts was before the interruption."""
+    """The contribution that counts was before the interruption."""
     job = tiny_job(sites=TWO, rounds=3, min_clients=1)
     with killed_before(1):
         run_job(job, tmp_path / "ws2")

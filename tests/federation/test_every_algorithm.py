@@ -1,4 +1,4 @@
-"""What holds of every algorithm, through real client, engine and server: the properties that all methods have."""
+"""Properties of every algorithm and method, through real client, engine and server."""
 
 import functools
 import json

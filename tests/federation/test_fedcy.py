@@ -25,7 +25,7 @@ def equal(one, other):
 
 
 def test_two_rounds(write_tiny_phases_job, answers, tmp_path):
-    """What each site sends, by what it counts, and whose the classifier is."""
+    """Payload of each site, its weight, and whose the classifier is."""
     server = run_job(write_tiny_phases_job(tmp_path, rounds=2, epochs=1, steps=None, **LAST), tmp_path / "ws")
     features = {name for name in server.tensors if name.startswith("features.")}
     classifier = server.tensors.keys() - features

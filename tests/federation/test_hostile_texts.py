@@ -1,4 +1,4 @@
-"""What a site calls its tensors and values does nothing to the server's log or records."""
+"""Names that a site gives its tensors and values do nothing to the server's log or records."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What networks for instruments are compared with, a round or two through client and server."""
+"""Methods with which networks for instruments are compared, a round or two through client and server."""
 
 import json
 import math

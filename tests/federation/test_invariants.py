@@ -1,4 +1,4 @@
-"""What must hold of a whole federation whatever its numbers: order of sites, weight 0, threshold 1."""
+"""Invariants of a whole federation: order of sites, weight 0, threshold 1."""
 
 import json
 from dataclasses import replace

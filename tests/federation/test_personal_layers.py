@@ -1,4 +1,4 @@
-"""Which private layers are asked for, and what of an answer is believed."""
+"""Requests for private layers, and checks of the answers."""
 
 import json
 import re
@@ -146,7 +146,7 @@ OF = {"a": torch.tensor([[7.0]]), "b": torch.tensor([[1.0]])}
 
 
 def answers_of(closing, name="selected", without=(), **changes):
-    """What both sites answer, but for those in ``without``, who refuse."""
+    """Answers of both sites, but for those in ``without``, who refuse."""
     asked = closing.release_tasks(name)
     return {
         site: Release(site, task.private_round, site not in without,
@@ -209,7 +209,7 @@ def test_a_site_that_does_not_say_its_samples_needs_equal_weights(make):
 
 
 def test_nobody_is_asked_in_vain(make):
-    """Where one has no layers for the model, the others release nothing."""
+    """No site releases layers when one has none for the model."""
     closing = make(**ALL)
     del closing.selection.best_private["b"]
     assert closing.release_tasks() == {}

@@ -1,4 +1,4 @@
-"""What one site that sends nonsense does to a federation of five, with and without the server's robust rules.
+"""Harm by one site that sends nonsense to a federation of five, with and without the server's robust rules.
 
 Five real sites train a small network once; their updates are then sent to a server of each rule, one of them changed.
 ``python -m pytest tests/federation/test_poisoned_site.py -s`` prints the tables of docs/robust.md.

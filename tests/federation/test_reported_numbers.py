@@ -106,7 +106,7 @@ def test_counts_are_held_to_the_first_round_and_to_the_study():
 
 
 def lying(liar, **numbers):
-    """What sites answer where one of them reports other numbers."""
+    """Answers of sites of which one reports other numbers."""
 
     def answer(client, task):
         found = Client.answer(client, task)

@@ -1,4 +1,4 @@
-"""How updates lie to one another is in every round's record and in TensorBoard, whatever the job (Markert 2022)."""
+"""Geometry of a round's updates, in every record and in TensorBoard, whatever the job (Markert 2022)."""
 
 import json
 
@@ -19,7 +19,7 @@ each = pytest.mark.parametrize("name", SPECS)
 
 @pytest.fixture
 def streamed(monkeypatch):
-    """What a server has for TensorBoard: (name, value, round)."""
+    """Scalars that a server has for TensorBoard: (name, value, round)."""
     found, made = [], Server.__init__
 
     def init(self, *args, **kwargs):

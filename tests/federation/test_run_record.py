@@ -1,4 +1,4 @@
-"""What a run says of itself before it starts."""
+"""Record of a run before it starts."""
 
 import json
 import subprocess

@@ -59,7 +59,7 @@ def raising(error):
 
 
 def kept_by_the_sites(tmp_path, name="ws"):
-    """What each site has of its own after the second round."""
+    """Private state of each site after the second round."""
     files = {site: f"{name}/{site}/simulate_job/fedmed/state/round_1.pt" for site in "ab"}
     return {site: load_tensors(tmp_path / file)["private"] for site, file in files.items()}
 

@@ -1,4 +1,4 @@
-"""What a site says that it trains on is what its rounds read, and the same that its check says."""
+"""Counts that a site gives of its training images are those that its rounds read, and those of its check."""
 
 import json
 

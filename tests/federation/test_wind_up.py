@@ -49,7 +49,7 @@ def by_equations(dynamic, adam, rounds):
 
 
 def kept(workspace, site, rounds):
-    """What a site has kept of its last round, or of an earlier one: g."""
+    """State g that a site has kept of its last round, or of an earlier one."""
     paths = (workspace / site / f"simulate_job/fedmed/state/round_{round}.pt" for round in reversed(range(rounds)))
     state = load_tensors(next(path for path in paths if path.is_file()))["engine"]
     return state["corrections"][0]["state"]["g"]["w"].item()

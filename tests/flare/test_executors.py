@@ -1,4 +1,4 @@
-"""What leaves a site, and what happens when a site cannot work."""
+"""Answers that leave a site, also when it cannot work."""
 
 import shutil
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What the archive of a job may hold, and archives that pretend."""
+"""Content that the archive of a job may have, and archives that pretend."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What a job's description may say: what its study says."""
+"""A job's description may say only what its study says."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a site answers when deploying or starting a job fails: codes; the text stays in its log."""
+"""Codes that a site answers when deploying or starting a job fails; the text stays in its log."""
 
 from pathlib import Path
 

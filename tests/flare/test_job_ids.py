@@ -1,4 +1,4 @@
-"""Which ids may become a folder of a kit."""
+"""Ids that may become a folder of a kit."""
 
 import uuid
 

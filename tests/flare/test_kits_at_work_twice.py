@@ -1,4 +1,4 @@
-"""When a kit counts as started twice; on real kits: tests/e2e/test_faults.py."""
+"""Kits that count as started twice; on real kits: tests/e2e/test_faults.py."""
 
 import logging
 from types import SimpleNamespace

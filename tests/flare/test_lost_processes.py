@@ -1,4 +1,4 @@
-"""What a server does about processes of jobs that are gone; on real kits: tests/e2e/test_faults.py."""
+"""A server's work when processes of jobs are gone; on real kits: tests/e2e/test_faults.py."""
 
 import subprocess
 import sys

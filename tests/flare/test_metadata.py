@@ -1,4 +1,4 @@
-"""What sites tell one another as FLARE carries it: from the executor of one site to the task of another."""
+"""Values that sites send one another, as FLARE carries them from one site's executor to another's task."""
 
 import json
 import math

@@ -63,7 +63,7 @@ def bait(tmp_path, monkeypatch, hostile_jobs):
 
 @pytest.fixture
 def restored(monkeypatch):
-    """What a kit changes in NVFlare is undone after a test."""
+    """Undo after a test what a kit changes in NVFlare."""
     monkeypatch.setattr(JobMetaValidator, "validate", VALIDATE)
     monkeypatch.setattr(AppDeployer, "deploy", DEPLOY)
     monkeypatch.setattr(ConfigFactory, "_fmt2Loader", dict(ConfigFactory._fmt2Loader))
@@ -118,7 +118,7 @@ def write(tmp_path, made, write_tiny_job, bait, hostile_jobs):
 
 
 def submit(job: Path) -> tuple[bool, str]:
-    """Whether the server takes a job, and what it would say and keep: as ``submit_job`` of its commands does."""
+    """Submit a job as the server's ``submit_job`` does; return whether it is taken, and the message and facts."""
     archive = job.with_suffix(".zip")
     archive.write_bytes(zip_directory_to_bytes(str(job.parent), job.name))
     try:
@@ -153,7 +153,7 @@ def deploy_at_site(kit: Path, app: Path, job_id: str = ID, **changes) -> Message
 
 
 def deploy_at_server(kit: Path, app: Path, job_id: str = ID, **changes) -> str:
-    """What the server writes into a job's description after deploying its own app."""
+    """Entries that the server makes in a job's description after deploying its own app."""
     data, meta = zip_directory_to_bytes(str(app), ""), described(app, job_id, **changes)
     try:
         return str(AppDeployer().deploy(Workspace(str(kit), SERVER), job_id, meta, app.name, data, FLContext()))
@@ -339,7 +339,7 @@ def test_neither_does_a_site_nor_the_process_of_a_job(run_kit, write, bait, name
 
 
 def load_in_job(run_kit, kit: Path, app: Path) -> str:
-    """What a job's process has of its configuration: all of it, or an error."""
+    """Load a job's configuration as its process does: all of it, or an error."""
     run_kit(SITE, job=ID)
     places = {"sp_scheme": "grpc", "sp_target": "x:1", "parent_url": "tcp://x:2"}
     args = argparse.Namespace(job_id=ID, workspace=str(kit), client_name=SITE, **places)

@@ -39,7 +39,7 @@ class Sender(FLComponent):
 
 
 def said(out):
-    """What comes of sending a scalar when this happens to the event on its way."""
+    """Send a scalar and let this happen to the event on its way; return what comes of it."""
     sender = Sender(out)
     send_scalar(sender, "train/loss", 0.5, 3, FLContext())
     return sender.said

@@ -116,7 +116,7 @@ def message(channel, topic, neighbour="server", pieces=False):
 
 
 def takes(cell, channel, topic, origin, neighbour="server", pieces=False) -> bool:
-    """Whether a request reaches NVFlare; if not, that it was answered with a refusal."""
+    """Tell whether a request reaches NVFlare; if not, it was answered with a refusal."""
     before = len(cell.passed)
     reply = cell._process_request(origin, message(channel, topic, neighbour, pieces))
     if len(cell.passed) > before:
@@ -126,7 +126,7 @@ def takes(cell, channel, topic, origin, neighbour="server", pieces=False) -> boo
 
 
 def sends(cell, channel, topic, target, pieces=False) -> bool:
-    """Whether a request leaves; if not, that the sender is told."""
+    """Tell whether a request leaves; if not, the sender is told."""
     before, made = len(cell.passed), message(channel, topic, pieces=pieces)
     outer = made.get_header(MessageHeaderKey.CHANNEL), made.get_header(MessageHeaderKey.TOPIC)
     errors = cell._send_target_messages({target: TargetMessage(target, *outer, made)})

@@ -115,7 +115,7 @@ def passed():
 
 @pytest.fixture(scope="module")
 def never_sent():
-    """What each site is described by, and the server's descriptor after each round."""
+    """Descriptor of each site, and the server's after each round."""
     return {"indicator": [], "domain": []}
 
 

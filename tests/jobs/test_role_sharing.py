@@ -1,4 +1,4 @@
-"""What each role receives, sends and keeps."""
+"""Tensors that each role receives, sends and keeps."""
 
 import pytest
 

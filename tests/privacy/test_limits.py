@@ -1,4 +1,4 @@
-"""What a site lets pass, changes, holds back and writes down."""
+"""Answers that a site lets pass, changes, holds back and writes down."""
 
 import json
 import math

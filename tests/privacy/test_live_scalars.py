@@ -1,4 +1,4 @@
-"""Which scalars leave while a site works: declared by the study, finite, at most so many, and in the ledger."""
+"""Scalars that leave while a site works: declared by the study, finite, at most so many, and in the ledger."""
 
 import math
 

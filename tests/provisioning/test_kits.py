@@ -1,4 +1,4 @@
-"""What the kits hold, and what provisioning refuses; that they run is tested in tests/e2e/test_provisioned.py."""
+"""Content of the kits, and refusals of provisioning; that they run is tested in tests/e2e/test_provisioned.py."""
 
 import json
 import os

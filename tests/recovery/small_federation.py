@@ -133,7 +133,7 @@ class Run:
         raise AssertionError("never ends")
 
     def state(self, site, round, job):
-        """Where a site's state of a round lies: in the newest job that needed it."""
+        """Folder of a site's state of a round: in the newest job that needed it."""
         for number in range(int(job.removeprefix("job-")), 0, -1):
             if (path := self.folder(f"job-{number}", site) / f"state/round_{round}.pt").is_file():
                 return path

@@ -1,4 +1,4 @@
-"""Where the global model starts from."""
+"""Start of the global model."""
 
 import re
 

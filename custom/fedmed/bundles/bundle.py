@@ -119,7 +119,7 @@ class Bundle:
 
     @cached_property
     def score(self) -> Score:
-        """What the bundle's models are compared by, from ``configs/federation.yaml``."""
+        """Score by which the bundle's models are compared, from ``configs/federation.yaml``."""
         return parse_score(self.federation.get("score"), self.root / "configs" / "federation.yaml")
 
     @cached_property
@@ -139,7 +139,7 @@ class Bundle:
         return self.federation.get("calibration")
 
     def encoder_file(self, network: nn.Module) -> str | None:
-        """What a file holds from which the network's encoder can be filled, in words; None if it cannot."""
+        """Description of a file from which the network's encoder can be filled; None if it cannot."""
         return (self.federation.get("encoder") or {}).get(type(network).__name__)
 
     def _check_types(self) -> None:
@@ -172,7 +172,7 @@ class Bundle:
 
     @cached_property
     def classes(self) -> list[Structure]:
-        """What its models look for; see :func:`fedmed.bundles.metadata_classes.classes_of`."""
+        """Classes that its models look for; see :func:`fedmed.bundles.metadata_classes.classes_of`."""
         return classes_of(self.parser().get("classes"), self.metadata, self.root)
 
     @property
@@ -259,7 +259,7 @@ def check_ranges(overrides: Mapping[str, Any], ranges: Mapping[str, Any]) -> Non
 
 
 def wrong_range(ends: Any) -> bool:
-    """Whether something is not two finite numbers, the lower one first."""
+    """Tell whether something is not two finite numbers, the lower one first."""
     return not (
         isinstance(ends, list)
         and len(ends) == 2

@@ -45,7 +45,7 @@ class BundleParser(ConfigParser):
 
 
 class _Locator(ComponentLocator):
-    """Where the classes are that a configuration names without their module: MONAI is looked through once."""
+    """Finder of classes that a configuration names without their module: it looks through MONAI once."""
 
     def _find_classes_or_functions(self, modnames: Sequence[str] | str) -> dict[str, list[str]]:
         return _classes((modnames,) if isinstance(modnames, str) else tuple(modnames))
@@ -89,13 +89,13 @@ def merged(base: Path, overlays: Collection[Path] = (), overrides: Mapping[str, 
 
 
 def speaks_of(base: Path, overlay: Path) -> bool:
-    """Whether an overlay changes anything that a config knows, such as ``inference``."""
+    """Tell whether an overlay changes anything that a config knows, such as ``inference``."""
     known, changed = BundleParser.load_config_file(base), BundleParser.load_config_file(overlay)
     return any(ReferenceResolver.split_id(key.removeprefix("+"))[0] in known for key in changed)
 
 
 def unknown(base: Path, names: Collection[str]) -> list[str]:
-    """Which of these entries a config does not have: :func:`merged` would leave them out."""
+    """Entries among these that a config does not have: :func:`merged` would leave them out."""
     return sorted(set(names) - set(BundleParser.load_config_file(base)))
 
 

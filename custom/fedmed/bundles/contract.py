@@ -1,4 +1,4 @@
-"""What a bundle must have for a federation, and for pre-training."""
+"""Parts that a bundle must have for a federation, and for pre-training."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -41,7 +41,7 @@ SITE = ("dataset_dir", "datalist", "device")
 
 @dataclass(frozen=True)
 class Pretraining:
-    """How a bundle pre-trains: ``pretraining`` of its ``federation.yaml``.
+    """Pre-training of a bundle: ``pretraining`` of its ``federation.yaml``.
 
     Attributes:
         overlay: merged last, it makes a training without labels of a training with them.
@@ -55,12 +55,12 @@ class Pretraining:
 
     @property
     def prefix(self) -> str:
-        """What the names of the encoder's tensors begin with."""
+        """Beginning of the names of the encoder's tensors."""
         return f"{self.encoder}."
 
 
 def pretraining(bundle: Bundle) -> Pretraining | None:
-    """How a bundle pre-trains; None if it does not.
+    """Pre-training of a bundle; None without one.
 
     Raises:
         BundleError: its ``federation.yaml`` says it wrongly.
@@ -82,7 +82,7 @@ def _is_name(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Use:
-    """What a bundle is opened for.
+    """Purpose for which a bundle is opened.
 
     Attributes:
         role: of the site; None at the server.
@@ -145,7 +145,7 @@ def _of_configs(bundle: Bundle, use: Use, settings: Mapping[str, str]) -> Iterat
 
 
 def unknown_parts(parser: ConfigParser, id: str) -> Iterator[str]:
-    """What a component of the configuration refers to and nothing defines, as an overlay for every bundle may."""
+    """Yield what a component of the configuration refers to and nothing defines, as an overlay for every bundle may."""
     for value in (parser.get(id) or {}).values():
         for part in ReferenceResolver.match_refs_pattern(value) if isinstance(value, str) else ():
             if part not in parser:
@@ -153,7 +153,7 @@ def unknown_parts(parser: ConfigParser, id: str) -> Iterator[str]:
 
 
 def _in_question(name: str, ids: Collection[str]) -> bool:
-    """Whether a site fills a fact in that the configuration lacks; what only training needs is asked for above."""
+    """Tell whether a site fills in a fact that the configuration lacks; what only training needs is asked for above."""
     return name not in ids and (FACTS[name].optional or name in SITE)
 
 

@@ -144,7 +144,7 @@ def sign(root: Path, key: Any, certificate: x509.Certificate) -> None:
 
 
 def signer(root: Path) -> str:
-    """Who signed a bundle as it is now, in words; a certificate counts where a root of this machine has issued it."""
+    """Say who signed a bundle as it is now; a certificate counts where a root of this machine has issued it."""
     if not (root / SIGNATURE).is_file():
         return "nobody"
     try:

@@ -84,7 +84,7 @@ def _check_unchanged(root: Path, needed: Collection[str]) -> None:
 
 
 def is_installed(root: Path) -> bool:
-    """Whether a bundle lies where this machine's bundles are: in ``$FEDMED_HOME/bundles``, or in the checkout."""
+    """Tell whether a bundle lies among this machine's own: in ``$FEDMED_HOME/bundles``, or in the checkout."""
     places = [*folders_of("bundles", "FEDMED_BUNDLES"), CHECKOUT_BUNDLES]
     return root.resolve().parent in [folder.resolve() for folder in places]
 
@@ -205,7 +205,7 @@ def _judged(key: str, value: Any) -> Any:
 
 
 def _fits(value: Any, own: Any) -> bool:
-    """Whether a value may stand where the installed bundle has another: plain, and of its kind."""
+    """Tell whether a value may stand where the installed bundle has another: plain, and of its kind."""
     if not _is_plain(value):
         return False
     if value is None or own is None:
@@ -216,7 +216,7 @@ def _fits(value: Any, own: Any) -> bool:
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
-    """Whether MONAI takes a value as what it looks like: it evaluates, resolves, builds and reads nothing in it."""
+    """Tell whether MONAI takes a value literally: it evaluates, resolves, builds and reads nothing in it."""
     if depth > MAX_DEPTH:
         return False
     if isinstance(value, Mapping):

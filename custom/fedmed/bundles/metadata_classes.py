@@ -1,4 +1,4 @@
-"""What a bundle's ``configs/metadata.json`` says of the classes that its models look for."""
+"""Classes that a bundle's models look for, as its ``configs/metadata.json`` describes them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +27,7 @@ def structures(metadata: Mapping[str, Any], root: Path) -> list[Structure]:
 
 
 def classes_of(configured: Any, metadata: Mapping[str, Any], root: Path) -> list[Structure]:
-    """What a model looks for: the names in the configuration, else in ``channel_def``, with what is said of them.
+    """Classes of a model: the names in the configuration, else in ``channel_def``, with what is said of them.
 
     Args:
         configured: ``classes`` of the merged configuration; no list where it names none.
@@ -41,7 +41,7 @@ def classes_of(configured: Any, metadata: Mapping[str, Any], root: Path) -> list
 
 
 def segments(metadata: Mapping[str, Any], root: Path) -> list[Structure]:
-    """What the values 1, 2, … of a segmentation stand for: ``channel_def`` of the first output without background.
+    """Structures for the values 1, 2, … of a segmentation: ``channel_def`` of the first output without background.
 
     Raises:
         BundleError: the bundle is a classifier, or the metadata name only background.

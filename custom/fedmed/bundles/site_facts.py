@@ -84,7 +84,7 @@ def usable_facts(facts: Mapping[str, Any], ids: Collection[str], where: str) -> 
 
 
 def missing_fact(name: str, ids: Collection[str]) -> str:
-    """What is wrong with a configuration that lacks a fact; empty if it may."""
+    """Say what is wrong with a configuration that lacks a fact; empty if it may."""
     others = [id for id in ids if id not in FACTS]
     near = get_close_matches(name, others, 1, LIKE)
     if FACTS[name].optional and not near:
@@ -99,7 +99,7 @@ def _near(name: str, known: Collection[str]) -> str:
 
 
 def words_needed(parser: ConfigParser) -> Needed:
-    """What a configuration needs of a site's words: name -> what it is, or the texts that are known.
+    """Words of a site that a configuration needs: name -> what it is, or the texts that are known.
 
     Raises:
         BundleError: it does not say so in one of these forms.
@@ -117,7 +117,7 @@ def _told(what: object) -> bool:
 
 
 def words_fault(needed: Needed, words: Mapping[str, str]) -> str:
-    """What is wrong with a site's words, and how to write them; empty where they are as needed."""
+    """Say what is wrong with a site's words, and how to write them; empty where they are as needed."""
     for name, what in needed.items():
         known = what if isinstance(what, list) else None
         if name not in words:

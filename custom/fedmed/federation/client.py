@@ -1,4 +1,4 @@
-"""What happens in one round at a site."""
+"""One round at a site."""
 
 import logging
 import math
@@ -288,7 +288,7 @@ class Client:
 
 
 def made_with(job: Job, role: str) -> dict[str, Any]:
-    """What a role's private state depends on, as plain values; one that was made with others is not continued."""
+    """Plain values on which a role's private state depends; one that was made with others is not continued."""
     study = job.study
     return {
         "seed": study.seed,

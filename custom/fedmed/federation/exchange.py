@@ -1,4 +1,4 @@
-"""What sites tell one another before they train, through the server: the ``metadata`` task.
+"""Values that sites send one another before they train, through the server: the ``metadata`` task.
 
 In rounds in which the method says so, the server first sends each site the model, and a site answers with values that
 it computes from the model and its images, such as a mean and a covariance of features. With the task to train
@@ -74,7 +74,7 @@ class Exchange:
         return self.study.of_role("evaluate") if self.said.receives("evaluate") else []
 
     def state(self) -> dict[str, Any]:
-        """What stays with the run, from which :meth:`restore` goes on."""
+        """Values that stay with the run, from which :meth:`restore` goes on."""
         return self.references
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -171,14 +171,14 @@ class Exchange:
         return {"others": others} if any(others) else {}  # all have the same names
 
     def warnings(self) -> list[dict[str, str]]:
-        """Who sent nothing, and why; told when it begins or changes."""
+        """Sites that sent nothing, and why; told when it begins or changes."""
         news = [(site, reason) for site, reason in sorted(self.missing.items()) if self._told.get(site) != reason]
         self._told = dict(self.missing)
         return [{"site": site, "message": f"the others do not learn from it: {reason}"} for site, reason in news]
 
 
 def _arrays(values: Mapping[str, Any]) -> dict[str, Tensor]:
-    """What the other sites need; numbers, such as how many images a site has, stay at the server."""
+    """Arrays, which the other sites need; numbers, such as how many images a site has, stay at the server."""
     return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 

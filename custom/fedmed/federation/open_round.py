@@ -103,7 +103,7 @@ class TransactionalAggregator:
         return replace(outcome, tensors=trained.tensors, facts={**outcome.facts, **trained.facts}), trained
 
     def model_for(self, role: str, model: Model) -> Model:
-        """What sites of a role train from."""
+        """Model from which sites of a role train."""
         return {**model, **self.for_roles[role]} if role in self.for_roles else model
 
     def fill(self, task: Task, site: str) -> Task:
@@ -113,7 +113,7 @@ class TransactionalAggregator:
         return task
 
     def state(self) -> dict[str, Any]:
-        """What must be saved with the model; ``{}`` where there is nothing.
+        """State that must be saved with the model; ``{}`` where there is none.
 
         ``rule`` is the class path, ``state`` the rule's own, ``for_roles`` and ``values`` what it left for tasks, and
         ``training`` that of a server that trains.
@@ -220,7 +220,7 @@ class OpenRound:
 
 
 class UpdateCheck:
-    """What an update must be to be taken.
+    """Conditions under which an update is taken.
 
     Args:
         study: who trains, how many steps, and the largest accepted norm of an update.

@@ -55,7 +55,7 @@ class OwnBest:
 
 
 class EarlierScores:
-    """What a site found of the models that it has tested in this job, while its process lasts."""
+    """Scores of the models that a site has tested in this job, while its process lasts."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[dict[str, float], Path]] = {}

@@ -85,7 +85,7 @@ class PersonalLayers:
         return {site: self._task(model, model.private[site]) for site in able}
 
     def _to_keep(self, model: Evaluated) -> bool:
-        """Whether the mean is wanted for an export: of a model that was trained and has private layers."""
+        """Tell whether the mean is wanted for an export: of a model that was trained and has private layers."""
         return bool(self.server.study.release_keep and model.private and self._names(model.round))
 
     def _trained(self, site: str, model: Evaluated) -> bool:
@@ -172,7 +172,7 @@ class PersonalLayers:
         log.warning("site '%s' released no private layers: %s", site, reason)
 
     def _hopeless(self) -> bool:
-        """Whether a refusal settles it."""
+        """Tell whether a refusal settles it."""
         if not self._several:
             return "reason" in self.records[-1]
         return bool(self.records[-1]["refused"]) and not self.server.study.release_partial
@@ -204,7 +204,7 @@ class PersonalLayers:
 
 
 def fault(answer: Release | None, expected: Mapping[str, Tensor], round: int) -> str:
-    """Why an answer to a ``release`` task cannot be used; empty if it can.
+    """Say why an answer to a ``release`` task cannot be used; empty if it can.
 
     Args:
         answer: of the site; None where none came.

@@ -1,4 +1,4 @@
-"""What a server makes of the numbers that sites tell: their ranges, the usual size of updates, guards of the method."""
+"""Checks of the numbers that sites report: their ranges, the usual size of updates, guards of the method."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ REMEMBERED = 20  # rounds of a site
 
 
 class ReportedNumbers:
-    """What the server believes of the numbers beside the tensors.
+    """Limits within which the server believes the numbers beside the tensors.
 
     Whatever a number is used for, such as a weight or the choice of a model, a site could otherwise make itself count
     for as much as it likes.

@@ -1,4 +1,4 @@
-"""What a server writes of a run and of each of its rounds: ``run.json``, ``rounds.jsonl``, ``result.json``."""
+"""Record of a run and of each of its rounds at the server: ``run.json``, ``rounds.jsonl``, ``result.json``."""
 
 import functools
 import logging
@@ -37,7 +37,7 @@ log = logging.getLogger("fedmed.server")
 
 
 class DescribedServer(Protocol):
-    """What of :class:`fedmed.federation.server.Server` its records tell."""
+    """Parts of :class:`fedmed.federation.server.Server` that its records describe."""
 
     job: Job
     study: Study
@@ -122,7 +122,7 @@ def all_finite_numbers(value: Any) -> Any:
 
 
 def run_description(server: DescribedServer) -> dict[str, Any]:
-    """What a run's record says before the first round: sites, bundle, settings.
+    """Describe a run before its first round: sites, bundle, settings.
 
     Args:
         server: before its first round.
@@ -193,7 +193,7 @@ def bare_record(server: DescribedServer, updates: Sequence[Update], aggregated: 
 
 
 def warnings(server: DescribedServer, updates: Sequence[Update]) -> list[dict[str, Any]]:
-    """What is unusual in a round, but no reason to stop: collapses, what sites exchange, and what the rule says."""
+    """List what is unusual in a round, but no reason to stop: collapses, what sites exchange, what the rule says."""
     found: list[dict[str, Any]] = list(server.exchange.warnings())
     found += [{"site": site, "message": text} for site, text in sorted(server.round.wrong)]
     findings = [server.guard.check(update) for update in updates] if server.guard else []

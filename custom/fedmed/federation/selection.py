@@ -1,4 +1,4 @@
-"""Which model of a run is its result, and when a run ends before its last round."""
+"""Choice of the model that is a run's result, and of the round after which a run ends early."""
 
 import logging
 import math
@@ -115,7 +115,7 @@ class ModelSelection:
 
     @property
     def scored(self) -> bool:
-        """Whether the model that is kept has a mean score."""
+        """True where the model that is kept has a mean score."""
         return math.isfinite(self.best_score)
 
     def keep(self, tensors: Mapping[str, Tensor], temperature: float | None) -> None:
@@ -194,7 +194,7 @@ class EarlyStopping:
         self.scored, self.waited = model_round, 0 if better else self.waited + 1
 
     def over(self, round: int) -> bool:
-        """Whether ``round`` is not trained any more; says so in the log."""
+        """Tell whether ``round`` is not trained any more, and log it."""
         if self.patience is None or round < self.min_rounds or self.waited < self.patience:
             return False
         what = "model was" if self.waited == 1 else f"{self.waited} models in a row were"

@@ -1,4 +1,4 @@
-"""What happens in one round at the server. FLARE's controller and the in-process loop both call this."""
+"""One round at the server. FLARE's controller and the in-process loop both call this."""
 
 import logging
 import math
@@ -104,7 +104,7 @@ class Server:
         return self.study.resume.fresh if self.study.resume else []
 
     def state(self) -> dict[str, Any]:
-        """How far the run is, see :class:`fedmed.recovery.checkpoint.OfServer`."""
+        """Progress of the run, see :class:`fedmed.recovery.checkpoint.OfServer`."""
         plain = {"round": self.model_round, "last_round": dict(self.last_round), "counted": dict(self.counted)}
         plain |= {"earlier": dict(self.tasks.earlier), "seconds": time.monotonic() - self.started}
         return {**plain, "network": describe(self.store.initial)}
@@ -175,7 +175,7 @@ class Server:
         return {site: round for site, round in rounds.items() if site not in self.fresh}
 
     def _lost(self, best_round: int) -> bool:
-        """Whether a site has lost private layers of the selected model, which then cannot be scored again."""
+        """Tell whether a site has lost private layers of the selected model, which then cannot be scored again."""
         sites, names = self.study.sites, self.store.initial
         lost = [site for site in self.fresh if self.policies.of(sites[site], best_round).private(names)]
         if lost:
@@ -187,14 +187,14 @@ class Server:
         return bool(lost)
 
     def ends_before(self, round: int) -> bool:
-        """Whether the run ends before this round, because its models do not become better."""
+        """Tell whether the run ends before this round, because its models do not become better."""
         if not self.stopping.over(round):
             return False
         self.rounds = round
         return True
 
     def exchanges(self, round: int) -> bool:
-        """Whether a round begins with what sites tell one another.
+        """Tell whether a round begins with what sites tell one another.
 
         What they told once stays at the server while it runs. A resumed run asks again where a site needs it.
         """
@@ -202,7 +202,7 @@ class Server:
         return self.job.exchange.in_round(round) or (new and self.exchange.once and not self.exchange.values)
 
     def asks_before_scoring(self) -> bool:
-        """Whether sites that never train need what others told, and a resumed run does not have it."""
+        """Tell whether sites that never train need what others told, and a resumed run does not have it."""
         return bool(self.exchange.told_when_scored) and self.exchange.once and not self.exchange.values
 
     def metadata_tasks(self, round: int) -> dict[str, Task]:

@@ -36,7 +36,7 @@ NAME = "server"  # in progress and seeds
 
 @dataclass(frozen=True)
 class Trained:
-    """What a round's training made.
+    """Result of a round's training.
 
     Attributes:
         tensors: the next model; private tensors are those of the mean.
@@ -184,7 +184,7 @@ class ServerTraining:
         return network, engine
 
     def _shared(self, model: Model, round: int) -> set[str]:
-        """What some site that trains receives in this round; the rest is private."""
+        """Names of tensors that some site that trains receives in this round; the rest is private."""
         roles = self.study.sites.values()
         policies = [self.policies.of(role, round) for role in TRAINING_ROLES if role in roles]
         return {name for policy in policies for name in policy.received(model)}

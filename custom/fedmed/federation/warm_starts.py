@@ -83,13 +83,13 @@ class WarmStarts:
 
 @cache
 def _only_tells(overlay: str) -> bool:
-    """Whether with an overlay a site tells others something before it trains, and trains as ever."""
+    """Tell whether an overlay only makes a site send others something before it trains as ever."""
     path = SHARED_OVERLAYS.get(overlay)
     return path is not None and set(yaml.safe_load(path.read_text(encoding="utf-8"))) == {"metadata"}
 
 
 def site_answer(site: str, rounds: int) -> Callable[[Client, Task], Answer]:
-    """What a site of a simulation does with a task: of a job and its control, the second takes the first one's rounds.
+    """Function by which a simulated site answers: of a job and its control, the second takes the first one's rounds.
 
     Args:
         site: its name.

@@ -140,7 +140,7 @@ class Closing:
         return tasks
 
     def _no_layers(self, site: str, role: str, model: Evaluated) -> str:
-        """Why a site has no private layers to be scored with; empty where it has, or needs none."""
+        """Say why a site has no private layers to be scored with; empty where it has, or needs none."""
         policies = self.server.policies
         if not policies.scorable(role, model.round):
             return "it trains nothing" if role == "evaluate" else "it trained them without labels"
@@ -196,7 +196,7 @@ class Closing:
         self.server.checkpoints.remove()
 
     def _tested(self, answers: Metrics) -> dict[str, dict[str, float]]:
-        """What counts of the tests of a model."""
+        """Test scores of a model that count."""
         return {site: self._noted(site, *self.server.told.test(site, sent)) for site, sent in sorted(answers.items())}
 
     def _noted(self, site: str, kept: dict[str, float], wrong: list[str]) -> dict[str, float]:

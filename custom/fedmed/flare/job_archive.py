@@ -147,7 +147,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def is_job_id(value: object) -> bool:
-    """Whether NVFlare could have made this id: ``str(uuid.uuid4())``, letter by letter."""
+    """Tell whether NVFlare could have made this id: ``str(uuid.uuid4())``, letter by letter."""
     try:
         return isinstance(value, str) and value == str(uuid.UUID(value)) and uuid.UUID(value).version == 4
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a submitted job says of itself, and the signatures of its apps."""
+"""Description of a submitted job, and the signatures of its apps."""
 
 import base64
 import hashlib
@@ -49,7 +49,7 @@ SERVERS = {
 
 @dataclass(frozen=True)
 class Signed:
-    """What is known of an app's signatures; nothing of an app that is not signed.
+    """Signatures of an app; empty for one that is not signed.
 
     Attributes:
         signers: name, organisation and role in the certificates.

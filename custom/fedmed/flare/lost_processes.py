@@ -161,7 +161,7 @@ def wait_for_complete(self: ServerEngine, workspace: str, job_id: str, process: 
 
 
 def _ends_already(engine: Any, job_id: str) -> bool:
-    """Whether somebody has aborted the job or something else ended it: its processes then end because of that."""
+    """Tell whether somebody has aborted the job or something else ended it: its processes then end because of that."""
     job = engine.job_runner.running_jobs.get(job_id)
     return job_id in engine.exception_run_processes or (job is not None and job.run_aborted)
 

@@ -1,4 +1,4 @@
-"""What messages a site takes and sends: those of a job's tasks and of its beginning and end, with its server alone.
+"""Messages that a site takes and sends: those of a job's tasks and of its beginning and end, with its server alone.
 
 NVFlare's processes register dozens of kinds of messages, and answer each of them to whoever is connected: another site
 can ask for the model that waits for a task, the server for texts of errors, for variables of the configuration, for any
@@ -90,7 +90,7 @@ WAYS = ("_fire_and_forget", "_broadcast_request", "_send_request")  # of a cell,
 
 
 def may_pass(rules: Rules, channel: str, topic: str, whose: str) -> bool:
-    """Whether a kind of message is on a list, with this party."""
+    """Tell whether a kind of message is on a list, with this party."""
     topics, parties = rules.get(channel, (frozenset(), frozenset()))
     return whose in parties and (topics is ANY or topic in topics)
 
@@ -103,13 +103,13 @@ def kind_of(channel: str, topic: str, headers: Mapping[str, Any]) -> tuple[str, 
 
 
 def whose(cell: CoreCell, name: str) -> str:
-    """Whose process a cell is, by its full name."""
+    """Party whose process a cell is, by its full name."""
     root = FQCN.split(name)[0] if name else ""
     return OWN if root == cell.my_info.root else SERVER if root == FQCN.ROOT_SERVER else PEER
 
 
 def sender_of(cell: CoreCell, origin: str, message: Message) -> str:
-    """Whose process has sent a request; one of the own site's is believed only over a connection within the site."""
+    """Party that has sent a request; one of the own site's is believed only over a connection within the site."""
     party, endpoint = whose(cell, origin), message.get_prop(MessagePropKey.ENDPOINT)
     return PEER if party == OWN and (endpoint is None or whose(cell, endpoint.name) != OWN) else party
 

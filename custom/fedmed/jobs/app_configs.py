@@ -59,7 +59,7 @@ def client(job: Job, role: str) -> dict[str, Any]:
 
 
 def client_tasks(job: Job, role: str) -> list[str]:
-    """What a site of this role may be asked for."""
+    """Tasks that a site of this role may get."""
     asked: Mapping[str, bool] = {
         "train": True,
         "metadata": job.exchange.sends(role),
@@ -78,7 +78,7 @@ def job_classes() -> list[str]:
 
 
 def _misfits(job: Job) -> Iterator[tuple[str, str]]:
-    """What the installed bundle, or the server's rule, does not have of what the study asks for; each with its key."""
+    """Yield what the study asks for and the installed bundle or the server's rule lacks; each with its key."""
     bundles: dict[str, Bundle] = {}
     told: set[str] = set()
     for role in dict.fromkeys([job.model_role, *sorted(set(job.study.sites.values()))]):
@@ -111,7 +111,7 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _nothing_private(bundle: Bundle, group: str) -> str:
-    """Why a sharing group is none of this network, such as ``norm`` of one without such layers; empty where it is.
+    """Say why a sharing group is none of this network, such as ``norm`` of one without such layers; empty where it is.
 
     Empty too where only a site can build the network, which then says it when it starts.
     """
@@ -128,7 +128,7 @@ def _nothing_private(bundle: Bundle, group: str) -> str:
 
 
 def _lacks_server_training(job: Job, bundle: Bundle) -> str:
-    """What is missing where the server trains too; empty where nothing is."""
+    """Say what is missing where the server trains too; empty where nothing is."""
     if (said := job.method.server_training()) is None:
         return ""
     try:
@@ -163,7 +163,7 @@ def _json(content: Mapping[str, Any]) -> str:
 
 
 def unlike(bundles: Mapping[str, Bundle]) -> Iterator[str]:
-    """What a bundle lists as ``alike`` and the job gives to its roles unlike, in words.
+    """Say what a bundle lists as ``alike`` and the job gives to its roles unlike.
 
     Args:
         bundles: role -> the bundle with the overlays and overrides that the role gets; roles whose bundle does not open
@@ -185,7 +185,7 @@ def unlike(bundles: Mapping[str, Bundle]) -> Iterator[str]:
 
 
 def _value(bundle: Bundle, key: str) -> Any:
-    """What an id is worth; tuples and lists count alike."""
+    """Value of an id; tuples and lists count alike."""
     parser = bundle.parser()
     if key not in parser:
         raise BundleError(f"bundle '{bundle.name}': 'alike' in federation.yaml lists '{key}', which no file has")

@@ -84,7 +84,7 @@ def check_shape(config: Mapping[str, Any], file: str, what: str) -> None:
 
 
 def _at(value: Any, path: Collection[str | int]) -> Any:
-    """What lies there; None where nothing does."""
+    """Value at a path; None where there is nothing."""
     for step in path:
         try:
             value = value[step]
@@ -100,7 +100,7 @@ def _chosen(config: Mapping[str, Any], path: Collection[str | int], room: re.Pat
 
 
 def _difference(found: Any, wanted: Any, place: str = "") -> str | None:
-    """Where two values differ first; None where they are equal, in type too (1 is not true)."""
+    """First place where two values differ; None where they are equal, in type too (1 is not true)."""
     if isinstance(found, dict) and isinstance(wanted, dict):
         for key in [*wanted, *(key for key in found if key not in wanted)]:
             inner = f"{place}.{key}" if place else str(key)

@@ -96,7 +96,7 @@ class Job:
             raise refusal(JobError, self.source, mistakes)
 
     def _of_algorithm(self) -> Iterator[tuple[str, str]]:
-        """What the study says that does not go with its algorithm, or of an algorithm in another place."""
+        """Yield what does not go with the study's algorithm, or is said of an algorithm in another place."""
         study, spec = self.study, self.study.method_spec
         chosen = {one.get("name") for one in (spec.get("algorithm", {}), *spec.get("adaptation", ()))}
         listed = {*study.overlays, *(overlay for more in study.role_overlays.values() for overlay in more)}
@@ -115,7 +115,7 @@ class Job:
 
     @cached_property
     def exchange(self) -> Exchanged:
-        """What sites tell one another before they train."""
+        """Values that sites send one another before they train."""
         return self.method.exchange()
 
     @property
@@ -153,17 +153,17 @@ class Job:
         return self.method.role(role).receives or self.study.group(role)
 
     def buffers(self, role: str) -> str:
-        """What happens to a role's BatchNorm statistics: ``average``, ``pooled`` or ``local``."""
+        """Treatment of a role's BatchNorm statistics: ``average``, ``pooled`` or ``local``."""
         return of_role(self.study.buffers, role)
 
     @property
     def all_shared(self) -> bool:
-        """Whether every role gets every layer."""
+        """True where every role gets every layer."""
         return {self.group(role) for role in self.study.sites.values()} == {FULL}
 
     @property
     def keeps_private(self) -> bool:
-        """Whether some tensors stay at the labelled sites."""
+        """True where some tensors stay at the labelled sites."""
         received = any(made.receives for made in self.method.roles().values())
         return received or self.study.sharing != FULL or self.buffers("supervised") == "local"
 
@@ -276,7 +276,7 @@ def _of_classes(study: Study) -> Found:
 
 
 def _of_result(study: Study) -> Found:
-    """Which model is the result, and how it is tested."""
+    """Contradictions about which model is the result, and how it is tested."""
     labelled = study.of_role("supervised")
     if not labelled and study.select != "last":
         use = "choose" if study.select == "best" else "score it"
@@ -395,7 +395,7 @@ class RolePolicies:
         return [name for name in self.of(role, round).private(self.names) if name in shared]
 
     def scorable(self, role: str, round: int) -> bool:
-        """Whether a site of this role holds every tensor it needs to be scored.
+        """Tell whether a site of this role holds every tensor it needs to be scored.
 
         A site without labels never trains a private decoder against truth, and a site that never trains has no
         private tensors at all; private BatchNorm statistics alone are no obstacle for a site that trains.

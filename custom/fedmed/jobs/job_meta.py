@@ -1,4 +1,4 @@
-"""What NVFlare is told about a job: ``meta.json``, made of a study and of nothing else; and what is a job's id."""
+"""A job's description for NVFlare, ``meta.json``, made of a study and of nothing else; and the form of a job's id."""
 
 import re
 from collections.abc import Mapping

@@ -114,7 +114,7 @@ def _one_or_several(schema: dict[str, Any]) -> None:
 
 
 class Study(YamlModel):
-    """What a job says. Every app of its folder carries the same text, as ``config/study.yaml``."""
+    """Description of a job. Every app of its folder carries the same text, as ``config/study.yaml``."""
 
     name: Annotated[str, InWords("1 to 200 letters, digits, _, and after the first also spaces . -")] = Field(
         pattern=r"^\w[\w .-]{0,199}$", description="name of the job"
@@ -284,7 +284,7 @@ class Study(YamlModel):
 
     @property
     def adapts(self) -> bool:
-        """Whether sites adapt, also where the study says so as FedMed 0.1 did."""
+        """True where sites adapt, also where the study says so as FedMed 0.1 did."""
         return bool(self.method_spec.get("adaptation"))
 
     def unadapted(self) -> "Study":
@@ -313,7 +313,7 @@ class Study(YamlModel):
         return present if self.min_clients is None else min(self.min_clients, present)
 
     def validates(self, round: int) -> bool:
-        """Whether labelled sites score the model that they receive in a round."""
+        """Tell whether labelled sites score the model that they receive in a round."""
         return self.select != "last" and round % self.validate_every == 0
 
     def group(self, role: str) -> str:

@@ -52,7 +52,7 @@ def _root(text: str) -> yaml.MappingNode:
 
 
 def _end(node: yaml.Node) -> int:
-    """Where a value ends: of a block, the end of its last line, for PyYAML counts the comments after it as well."""
+    """End of a value: of a block, that of its last line, for PyYAML counts the comments after it as well."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(last[1] if isinstance(last, tuple) else last)

@@ -1,4 +1,4 @@
-"""What sites answer, and the values that travel beside a model."""
+"""Answers of sites, and the values that travel beside a model."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ def extras_bytes(value: Any) -> int:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a plain, finite number, also as a float."""
+    """Tell whether a value is a plain, finite number, also as a float."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max  # NaN is not
 
 

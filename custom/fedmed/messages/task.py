@@ -1,4 +1,4 @@
-"""What the server asks of a site."""
+"""Tasks that the server gives a site."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a site's own settings allow to leave: names, kinds and sizes. Nothing here changes a value."""
+"""Names, kinds and sizes that a site's own settings allow to leave. Nothing here changes a value."""
 
 import logging
 import re
@@ -32,7 +32,7 @@ class Allowed:
         return PrivacyError(f"{what}: 'privacy.{key}' in {self.site.source}; nothing is sent")
 
     def check_update(self, tensors: Mapping[str, Tensor]) -> None:
-        """Whether an update may have these tensors.
+        """Refuse an update whose tensors may not leave.
 
         Raises:
             PrivacyError: names the first tensor that may not leave, and the setting.
@@ -49,7 +49,7 @@ class Allowed:
                 )
 
     def check_release(self, tensors: Mapping[str, Tensor]) -> None:
-        """Whether these private layers may leave; what a job asks for has been allowed already.
+        """Refuse private layers that may not leave; that a job asks for them has been allowed already.
 
         Raises:
             PrivacyError: as :meth:`check_update`.
@@ -67,7 +67,7 @@ class Allowed:
                 raise self.refusal(f"tensor '{name}' is not among those that may leave", "allowed_tensors")
 
     def check_size(self, size: int) -> None:
-        """Whether an answer may have so many bytes.
+        """Refuse an answer with too many bytes.
 
         Raises:
             PrivacyError: it may not.
@@ -116,7 +116,7 @@ class Allowed:
 
 
 def _has_a_full_score(metrics: Mapping[str, Any], passed: Mapping[str, Any]) -> bool:
-    """Whether all numbers of a test score pass, such as mean and deviation: ``dice_mean`` and ``dice_std``."""
+    """Tell whether all numbers of a test score pass, such as mean and deviation: ``dice_mean`` and ``dice_std``."""
     scores: dict[str, list[str]] = {}
     for name in metrics:
         if name != "n_cases":

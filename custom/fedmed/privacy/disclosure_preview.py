@@ -1,4 +1,4 @@
-"""What a site would send in a job as a page: what a data-protection officer asks for before the first round."""
+"""Page of what a site would send in a job, as a data-protection officer asks for before the first round."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -128,7 +128,7 @@ def _notices(made: Forecast) -> list[str]:
 
 
 def _extras(made: Forecast) -> list[str]:
-    """What is special about values beside the model: who gets them, and that no account covers them."""
+    """Notices about values beside the model: who gets them, and that no account covers them."""
     notices, own = [], made.site.privacy
     sent = sorted({name for sending in made.disclosures for name in sending.extras})
     if held := sorted(set(made.wanted) - set(sent)):
@@ -151,7 +151,7 @@ def _extras(made: Forecast) -> list[str]:
 
 
 def _beside(made: Forecast) -> list[list[str]]:
-    """What the method asks of this site beside the model, and what each value tells."""
+    """Rows of what the method asks of this site beside the model, and what each value tells."""
     when = {value.name: value.when for value in made.method.values()}
     when |= {v.name: f"from round {v.round + 1} on" for v in made.method.values() if v.when == FROM_A_ROUND}
     asked = {*made.wanted, *(name for sending in made.disclosures for name in sending.extras)}
@@ -256,7 +256,7 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
 
 
 def _released(study: Study, site: SiteConfig) -> str:
-    """What becomes of the private layers."""
+    """Say what becomes of the private layers."""
     if study.release_from != ALL_SITES:
         return "The private layers go to the server after training, and on to sites without any until these are scored."
     text = "The private layers go to the server after training, and the mean of all sites' to sites without any"

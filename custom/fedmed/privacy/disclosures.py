@@ -1,4 +1,4 @@
-"""What the tasks of a job would make a site send, asked of its own limits. No image is read, no file is written."""
+"""Answers that a site would send in a job, as its own limits allow. No image is read, no file is written."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,7 +48,7 @@ class Disclosure:
 
 
 class SiteDisclosures:
-    """What a site would answer in a job.
+    """Answers of a site in a job.
 
     Args:
         job: the job.

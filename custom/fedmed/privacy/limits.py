@@ -107,7 +107,7 @@ class SiteLimits:
         return {"n_cases": 0, "min_cases": least}
 
     def live(self, tag: str, value: float, step: int) -> bool:
-        """Whether a scalar may leave while the site works; if so, it is in the ledger.
+        """Tell whether a scalar may leave while the site works; if so, it is in the ledger.
 
         Args:
             tag: its name on TensorBoard, ``train/loss``; it is the metric ``train_loss`` of the limits.

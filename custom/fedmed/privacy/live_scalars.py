@@ -49,7 +49,7 @@ class LiveScalars:
         self._sent.clear()
 
     def passes(self, tag: str, value: float, step: int) -> bool:
-        """Whether a scalar may leave; if so, it has been written into the ledger.
+        """Tell whether a scalar may leave; if so, it has been written into the ledger.
 
         Args:
             tag, value, step: what would be sent.

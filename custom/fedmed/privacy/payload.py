@@ -1,4 +1,4 @@
-"""What an answer is made of: which values may leave at all, their size, and the digest by which it is known again."""
+"""Content of an answer: which values may leave at all, their size, and the digest by which it is known again."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What protects a site's updates: clipping and noise, and the account of what they cost."""
+"""Protection of a site's updates: clipping and noise, and the account of what they cost."""
 
 import json
 import logging
@@ -70,7 +70,7 @@ class PrivacyAccount:
         self.privacy, self.path = privacy, privacy.account
 
     def spent(self) -> list[tuple[float, int]]:
-        """What was answered with noise so far; nothing when there is no file yet.
+        """Answers with noise so far; none when there is no file yet.
 
         Raises:
             PrivacyError: the file is damaged.
@@ -201,7 +201,7 @@ class Protection:
 
 
 def _bare(value: Any, inside: bool = False) -> bool:
-    """Whether there are numbers that get no noise though they may be many."""
+    """Tell whether there are numbers that get no noise though they may be many."""
     if isinstance(value, Mapping | list | tuple):
         return any(_bare(item, True) for item in (value.values() if isinstance(value, Mapping) else value))
     return inside and type(value) in (int, float)

@@ -1,4 +1,4 @@
-"""What FedMed adds to NVFlare's startup kits: a builder named in ``site_configs/project.yml``."""
+"""Builder of what FedMed adds to NVFlare's startup kits, named in ``site_configs/project.yml``."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What a project file says: who takes part in a federation, and what makes the startup kits."""
+"""Content of a project file: who takes part in a federation, and what makes the startup kits."""
 
 from collections.abc import Iterator
 from difflib import get_close_matches

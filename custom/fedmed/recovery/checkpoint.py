@@ -45,7 +45,7 @@ JobId = Annotated[str, Field(pattern=PLAIN)]
 
 
 class OfServer(YamlModel):
-    """How far the run is.
+    """Progress of a run.
 
     Attributes:
         round: the last round whose updates were aggregated; later rounds that failed are repeated.
@@ -172,7 +172,7 @@ class Checkpoint(YamlModel):
 
 
 def config_of(job: Job, store: ModelStore) -> dict[str, Any]:
-    """What a run is made of, as plain values."""
+    """Plain values of what a run is made of."""
     return {"study": job.recorded, "rule": job.rule, "model": store.describe()}
 
 
@@ -192,11 +192,11 @@ class Checkpoints:
         self.kept: list[Checkpoint] = []
 
     def path(self, round: int) -> Path:
-        """Where the checkpoint of a round is kept."""
+        """File of a round's checkpoint."""
         return self.folder / CHECKPOINTS / f"round_{round}.pt"
 
     def model_path(self, round: int) -> Path:
-        """Where the model aggregated in ``round`` is kept."""
+        """File of the model aggregated in ``round``."""
         return self.models / f"round_{round}.pt"
 
     @property
@@ -206,7 +206,7 @@ class Checkpoints:
         return sorted((int(m[1]) for path in paths if (m := re.fullmatch(r"round_(\d+)\.pt", path.name))), reverse=True)
 
     def there(self) -> bool:
-        """Whether there is a checkpoint.
+        """Tell whether there is a checkpoint.
 
         Raises:
             StateError: it is one of another FedMed.

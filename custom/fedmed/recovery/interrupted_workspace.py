@@ -27,7 +27,7 @@ def interrupted(workspace: Path) -> Path | None:
 
 
 def next_backup(workspace: Path) -> Path:
-    """Where the workspace would be moved to."""
+    """Folder to which the workspace would be moved."""
     number = len(_backups(workspace.parent, f"{workspace.name}.")) + 1
     return workspace.with_name(f"{workspace.name}.{BACKUP}{number}")
 

@@ -1,4 +1,4 @@
-"""What a site keeps to itself between rounds, and finds again when another job resumes the run."""
+"""State that a site keeps to itself between rounds, and finds again when another job resumes the run."""
 
 import logging
 import os
@@ -108,7 +108,7 @@ class SiteState:
         save_tensors(self._path(round), {**facts, "private": dict(private), **content})
 
     def best(self) -> dict[str, Any]:
-        """What :meth:`keep_best` kept last, in this job or an earlier one of the run; ``{}`` if nothing.
+        """Content that :meth:`keep_best` kept last, in this job or an earlier one of the run; ``{}`` if nothing.
 
         Raises:
             StateError: it is damaged, or was made with other settings.
@@ -142,7 +142,7 @@ class SiteState:
         save_tensors(self.folder / HELD, {"round": round, "tensors": dict(tensors)})
 
     def held(self, round: int) -> dict[str, Tensor]:
-        """What :meth:`hold` kept.
+        """Tensors that :meth:`hold` kept.
 
         Raises:
             StateError: there is nothing, or it is of another round.
@@ -191,7 +191,7 @@ def check_kept(folder: Path, rounds: Iterable[int]) -> None:
 
 
 def folder_of_job(id: str, folder: Path) -> Path:
-    """Where another job kept what this one keeps in ``folder``.
+    """Folder in which another job kept what this one keeps in ``folder``.
 
     Args:
         id: of the other job.

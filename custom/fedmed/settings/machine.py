@@ -1,4 +1,4 @@
-"""What the YAMLs of a site and of the server both say: their images, also drawn ones, and their machine."""
+"""Keys that the YAMLs of a site and of the server share: their images, also drawn ones, and their machine."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def usable_device(device: str) -> str:
 
 
 class Machine(YamlModel):
-    """Where the images lie, and what the machine trains with."""
+    """Place of the images, and the machine's means of training."""
 
     data_root: BesideTheFile | None = None
     """Folder that holds every image, absolute or relative to this file."""

@@ -1,4 +1,4 @@
-"""What a site allows to leave: the ``privacy`` block of its YAML. No job can loosen it."""
+"""Limits of what leaves a site: the ``privacy`` block of its YAML. No job can loosen them."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a site's YAML may hold: its keys, their defaults and their checks."""
+"""Keys of a site's YAML, their defaults and their checks."""
 
 from typing import Annotated, Self
 

@@ -227,7 +227,7 @@ def _short(value: Any) -> str:
 
 
 def _hint(kind: str, value: Any) -> str:
-    """Why a text that looks like a number is not one."""
+    """Say why a text that looks like a number is not one."""
     if isinstance(value, str) and kind in ("float_type", "int_type"):
         with suppress(ArithmeticError):
             exact = f"{Decimal(value):f}"
@@ -260,7 +260,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _place(location: Place, values: Any, missing: bool) -> Place:
-    """Where in the values it is; pydantic's location also names branches of unions."""
+    """Place within the values; pydantic's location also names branches of unions."""
     place: list[str | int] = []
     for index, key in enumerate(location):
         real = isinstance(values, list) if isinstance(key, int) else isinstance(values, Mapping) and key in values

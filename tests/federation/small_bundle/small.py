@@ -64,7 +64,7 @@ def batches(data, size):
 
 
 def class_batches(data, size):
-    """Whether each value is above 0, in place of it."""
+    """Batches whose labels are the class: 1 where the value is above 0, else 0."""
     return [{**batch, "label": (batch["label"][:, 0] > 0).long()} for batch in batches(data, size)]
 
 
