@@ -51,12 +51,12 @@ def load_class(path: Any, rooms: Collection[str], allowed: Collection[str] = ())
     check_path(path, rooms, allowed)
     module = path.rpartition(".")[0]
     try:
-        found = import_named(path)
+        kind = import_named(path)
     except (ImportError, AttributeError) as error:
         raise JobError(f"there is no class {_short(path)}: {error}; correct the name or install the package") from error
-    if not isinstance(found, type) or (path not in allowed and found.__module__ != module):
+    if not isinstance(kind, type) or (path not in allowed and kind.__module__ != module):
         raise JobError(f"{_short(path)} is not a class that is defined there; name the class where it is defined")
-    return found
+    return kind
 
 
 def build(spec: Mapping[str, Any], rooms: Collection[str], allowed: Collection[str] = ()) -> Any:
@@ -67,11 +67,11 @@ def build(spec: Mapping[str, Any], rooms: Collection[str], allowed: Collection[s
     """
     if not _is_spec(spec) or not isinstance(spec.get("args") or {}, Mapping):
         raise JobError(f"{_short(spec)} describes no object; give a class path and arguments: {{path: …, args: {{…}}}}")
-    found = load_class(spec["path"], rooms, allowed)
+    kind = load_class(spec["path"], rooms, allowed)
     given = dict(spec.get("args") or {})
     args = {key: build(value, rooms, allowed) if _is_spec(value) else value for key, value in given.items()}
     try:
-        return found(**args)
+        return kind(**args)
     except FedMedError:
         raise
     except (TypeError, ValueError) as error:

@@ -43,8 +43,8 @@ def data_root(default: str) -> Path:
     """The folder of images for comparisons: ``$FEDMED_HOME/data``, or ``default``, relative to the checkout."""
     if given := os.environ.get("FEDMED_DATA"):
         return Path(given).expanduser()
-    own = fedmed_home() / "data"
-    return own if own.is_dir() else CHECKOUT / default
+    home = fedmed_home() / "data"
+    return home if home.is_dir() else CHECKOUT / default
 
 
 def absolute_places() -> dict[str, str]:

@@ -74,7 +74,7 @@ def in_markdown(text: object) -> str:
     """A piece of a line of Markdown, or a cell of its tables: no tag, link, emphasis, list, heading or formula."""
     shown = _ACTIVE.sub(r"\\\g<0>", in_terminal(text).strip())
     shown = _LINKED.sub(r"\\\g<0>", shown)
-    return _OPENING.sub(lambda found: f"\\{found[1]}" if found[1] else f"{found[2]}\\", shown)
+    return _OPENING.sub(lambda match: f"\\{match[1]}" if match[1] else f"{match[2]}\\", shown)
 
 
 def as_code(text: object) -> str:
@@ -96,5 +96,5 @@ def in_csv(value: object) -> object:
     return f"'{shown}" if shown.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(shown) else shown
 
 
-def _written_out(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
+def _written_out(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()

@@ -150,11 +150,11 @@ def scores(**of_sites):
 
 def test_a_site_of_few_cases_does_not_choose_alone():
     selection = ModelSelection("abc", DICE)
-    selection.told = {"a": 100, "b": 80, "c": 1}
+    selection.images = {"a": 100, "b": 80, "c": 1}
     offered(selection, scores(a=0.8, b=0.8, c=0.0), scores(a=0.7, b=0.7, c=1.0))
     assert selection.best_round == 0
     selection = ModelSelection("abc", DICE)
-    selection.told = {"a": 100, "b": 80, "c": 50}  # the same with a site of the usual size
+    selection.images = {"a": 100, "b": 80, "c": 50}  # the same with a site of the usual size
     offered(selection, scores(a=0.8, b=0.8, c=0.0), scores(a=0.7, b=0.7, c=1.0))
     assert selection.best_round == 1
 

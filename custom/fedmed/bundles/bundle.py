@@ -73,11 +73,11 @@ class Bundle:
     def config_file(self, overlay: str) -> Path:
         """The file of this name, YAML or JSON: in ``configs/``, else among the overlays that every bundle can use."""
         check_name(overlay, "overlay")
-        own = {p.stem: p for p in (self.root / "configs").iterdir() if p.suffix in (".json", ".yaml")}
-        if found := own.get(overlay) or SHARED_OVERLAYS.get(overlay):
-            return found
+        local = {p.stem: p for p in (self.root / "configs").iterdir() if p.suffix in (".json", ".yaml")}
+        if file := local.get(overlay) or SHARED_OVERLAYS.get(overlay):
+            return file
         raise BundleError(
-            f"bundle '{self.name}' has no overlay '{overlay}'. It has: {', '.join(sorted(own))}; every bundle has: "
+            f"bundle '{self.name}' has no overlay '{overlay}'. It has: {', '.join(sorted(local))}; every bundle has: "
             f"{', '.join(sorted(SHARED_OVERLAYS))}"
         )
 
@@ -106,10 +106,10 @@ class Bundle:
         blocks = [content.get("ranges") or {} for content in said]
         if not all(isinstance(block, dict) for block in blocks):
             raise BundleError(f"bundle '{self.name}': 'ranges' must be lines such as 'batch_size: [1, 4096]'")
-        found = {key: ends for block in blocks for key, ends in block.items()}
-        if wrong := sorted(str(key) for key, ends in found.items() if wrong_range(ends)):
+        merged = {key: ends for block in blocks for key, ends in block.items()}
+        if wrong := sorted(str(key) for key, ends in merged.items() if wrong_range(ends)):
             raise BundleError(f"bundle '{self.name}': 'ranges.{wrong[0]}' is not [lowest, highest]; correct it")
-        return found
+        return merged
 
     @property
     def alike(self) -> list[str]:

@@ -53,8 +53,8 @@ class _Locator(ComponentLocator):
 
 @lru_cache(maxsize=8)
 def _classes(modules: tuple[str, ...]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = ComponentLocator()._find_classes_or_functions(modules)
-    return found
+    classes: dict[str, list[str]] = ComponentLocator()._find_classes_or_functions(modules)
+    return classes
 
 
 @lru_cache(maxsize=256)
@@ -101,16 +101,16 @@ def unknown(base: Path, names: Collection[str]) -> list[str]:
 
 def footprint(config: Mapping[str, Any], ids: Collection[str]) -> dict[str, Any]:
     """Top-level entries that ``ids`` are made of: themselves and all that they refer to."""
-    found, waiting = {}, [id for id in ids if id in config]
+    entries, waiting = {}, [id for id in ids if id in config]
     while waiting:
         id = waiting.pop()
-        if id not in found:
-            found[id] = config[id]
+        if id not in entries:
+            entries[id] = config[id]
             names = {
                 ReferenceResolver.split_id(ref)[0] for ref in ReferenceResolver.find_refs_in_config(config[id], id)
             }
             waiting += [name for name in names if name in config]
-    return found
+    return entries
 
 
 def parsed(parser: ConfigParser, id: str) -> Any:
@@ -152,11 +152,11 @@ def named_tensors(network: nn.Module) -> dict[str, Tensor]:
     return {name: t.detach().cpu().clone() for name, t in network.state_dict().items()}
 
 
-def merge(own: Mapping[str, Tensor], received: Mapping[str, Tensor], required: Collection[str]) -> dict[str, Tensor]:
+def merge(local: Mapping[str, Tensor], received: Mapping[str, Tensor], required: Collection[str]) -> dict[str, Tensor]:
     """Replace a site's tensors by those received, strictly.
 
     Args:
-        own: all tensors of the site's model.
+        local: all tensors of the site's model.
         received: what the server sent.
         required: names that the site's role must receive.
 
@@ -167,12 +167,12 @@ def merge(own: Mapping[str, Tensor], received: Mapping[str, Tensor], required: C
         if name not in received:
             raise SharingError(f"tensor '{name}' is missing from what the server sent; do both use the same job?")
     for name, tensor in received.items():
-        if name not in own:
+        if name not in local:
             raise SharingError(f"tensor '{name}' is not in this site's model; do both use the same overlays?")
-        if tensor.shape != own[name].shape or tensor.dtype != own[name].dtype:
-            here = f"{tuple(own[name].shape)} {own[name].dtype}"
+        if tensor.shape != local[name].shape or tensor.dtype != local[name].dtype:
+            here = f"{tuple(local[name].shape)} {local[name].dtype}"
             raise SharingError(f"tensor '{name}' arrived as {tuple(tensor.shape)} {tensor.dtype}, expected {here}")
-    return {**own, **received}
+    return {**local, **received}
 
 
 def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:

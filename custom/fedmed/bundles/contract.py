@@ -114,18 +114,18 @@ def faults(bundle: Bundle, use: Use, settings: Mapping[str, str] | None = None) 
 
 def needed(use: Use) -> dict[str, str]:
     """Ids that the configuration must have."""
-    found = dict(ALWAYS)
+    ids = dict(ALWAYS)
     if use.role in TRAINING:
-        found |= TO_TRAIN
+        ids |= TO_TRAIN
     if use.labels and use.chooses and use.role == "supervised":
-        found |= TO_CHOOSE
+        ids |= TO_CHOOSE
     if use.labels and use.scores and use.role in EVERY_SITE:
-        found |= TO_SCORE | {"evaluation_dir": FACTS["evaluation_dir"].what}
+        ids |= TO_SCORE | {"evaluation_dir": FACTS["evaluation_dir"].what}
     if use.exchanges and use.role in TRAINING:
-        found |= TO_EXCHANGE
+        ids |= TO_EXCHANGE
     if use.trains_mean:
-        found |= TO_TRAIN_MEAN
-    return found
+        ids |= TO_TRAIN_MEAN
+    return ids
 
 
 def _of_configs(bundle: Bundle, use: Use, settings: Mapping[str, str]) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _of_federation(bundle: Bundle) -> Iterator[str]:
         yield f"{path} has no 'sharing': groups of tensors that stay at the sites, for each class of network"
     else:
         groups = content["sharing"].items()
-        lacking = [name for name, own in groups if not isinstance(own, Mapping) or "full" not in own]
+        lacking = [name for name, patterns in groups if not isinstance(patterns, Mapping) or "full" not in patterns]
         yield from (f"{path}: 'sharing.{network}' has no group 'full': []" for network in lacking)
     yield from _error_of(lambda: bundle.ranges)
     for key in ("overridable", "alike", "ranges"):
@@ -208,7 +208,7 @@ def _error_of(read: Callable[[], object]) -> Iterator[str]:
 
 def _ids(bundle: Bundle) -> set[str]:
     """Ids of the first level in all files that a training may be merged of."""
-    own = [path for path in (bundle.root / "configs").iterdir() if path.suffix in (".yaml", ".json")]
-    files = [*own, *SHARED_OVERLAYS.values()]
+    configs = [path for path in (bundle.root / "configs").iterdir() if path.suffix in (".yaml", ".json")]
+    files = [*configs, *SHARED_OVERLAYS.values()]
     contents = [BundleParser.load_config_file(path) for path in files if path.stem not in ("federation", "metadata")]
     return {str(id).split("::")[0].removeprefix("+") for content in contents for id in content}

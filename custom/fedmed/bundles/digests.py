@@ -68,8 +68,8 @@ def changed_files(root: Path, needed: Collection[str] = ()) -> list[str]:
     if (content := read_digests(root)) is None:
         return []
     listed = content["files"]
-    found = [name for name, digest in listed.items() if not _is(root / name, digest)]
-    return sorted({*found, *(name for name in needed if name not in listed)})
+    changed = [name for name, digest in listed.items() if not _is(root / name, digest)]
+    return sorted({*changed, *(name for name in needed if name not in listed)})
 
 
 def check_file(root: Path, name: str) -> None:

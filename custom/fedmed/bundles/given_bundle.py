@@ -92,13 +92,13 @@ def is_installed(root: Path) -> bool:
 def _config(root: Path) -> Path:
     if not root.is_dir():
         raise BundleError(f"bundle {root}: the folder does not exist; correct the path")
-    found = [path for name in INFERENCE if (path := root / "configs" / name).is_file()]
-    for name, missing in ((METADATA, not (root / "configs" / METADATA).is_file()), (INFERENCE[0], not found)):
+    configs = [path for name in INFERENCE if (path := root / "configs" / name).is_file()]
+    for name, missing in ((METADATA, not (root / "configs" / METADATA).is_file()), (INFERENCE[0], not configs)):
         if missing:
             raise BundleError(f"{root} is not a bundle: configs/{name} is missing; scripts/export_bundle.py makes one")
-    if len(found) > 1:
-        raise BundleError(f"{root} has {' and '.join(path.name for path in found)}; leave one")
-    return found[0]
+    if len(configs) > 1:
+        raise BundleError(f"{root} has {' and '.join(path.name for path in configs)}; leave one")
+    return configs[0]
 
 
 def _trusted(root: Path, place: Path, trusted: Collection[str]) -> Path | None:
@@ -151,8 +151,8 @@ def _of_installed(
     for folder in (CHECKOUT_BUNDLES, None):
         try:
             base = Bundle(name, overlays, site_bundles=folder)
-            own = merged(base.config_file("inference"), base.files[1:])
-            return base, own | settings_of(given, own, where, base)
+            ours = merged(base.config_file("inference"), base.files[1:])
+            return base, ours | settings_of(given, ours, where, base)
         except BundleError as error:
             refused.append(error)
     raise refused[0]
@@ -171,30 +171,30 @@ def _made_of(root: Path, metadata: Mapping[str, Any]) -> tuple[str, list[str]]:
     return name, overlays
 
 
-def settings_of(given: Mapping[str, Any], own: Mapping[str, Any], where: str, base: Bundle) -> dict[str, Any]:
+def settings_of(given: Mapping[str, Any], ours: Mapping[str, Any], where: str, base: Bundle) -> dict[str, Any]:
     """The plain settings in which a given configuration differs from the installed one.
 
     Args:
         given: content of the given file.
-        own: the installed bundle's, with the overlays merged in.
+        ours: the installed bundle's, with the overlays merged in.
         where: the given file, for errors.
         base: the installed bundle, for errors.
 
     Raises:
         BundleError: an entry that the installed one does not have, or that differs and is not a plain value.
     """
-    found = {}
+    settings = {}
     for key, value in given.items():
-        if key in own and value == own[key]:
+        if key in ours and value == ours[key]:
             continue
-        if key not in own or not _is_plain(own[key]) or not _fits(_judged(key, value), own[key]) or key in PLACES:
+        if key not in ours or not _is_plain(ours[key]) or not _fits(_judged(key, value), ours[key]) or key in PLACES:
             with_overlays = f" with {', '.join(base.overlays)}" if base.overlays else ""
             raise BundleError(
                 f"{where}: '{str(key)[:60]}' is not what the installed bundle '{base.name}' {base.version}"
                 f"{with_overlays} has there, nor a plain value in its place"
             )
-        found[key] = value
-    return found
+        settings[key] = value
+    return settings
 
 
 def _judged(key: str, value: Any) -> Any:
@@ -204,15 +204,15 @@ def _judged(key: str, value: Any) -> Any:
     return {name: text.replace("/", "") if isinstance(text, str) else text for name, text in value.items()}
 
 
-def _fits(value: Any, own: Any) -> bool:
+def _fits(value: Any, ours: Any) -> bool:
     """Tell whether a value may stand where the installed bundle has another: plain, and of its kind."""
     if not _is_plain(value):
         return False
-    if value is None or own is None:
+    if value is None or ours is None:
         return not isinstance(value, str)  # a text might be a path, where nothing is given by default
-    if is_number(own):
+    if is_number(ours):
         return is_number(value)
-    return type(value) is type(own)
+    return type(value) is type(ours)
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:

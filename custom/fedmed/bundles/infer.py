@@ -130,21 +130,21 @@ def told_by(root: Path) -> Iterator[None]:
 @contextmanager
 def _hushed() -> Iterator[None]:
     """Keep from all handlers what the libraries in ``NOISY`` log."""
-    made = (logging.getLogger(name) for name in tuple(logging.root.manager.loggerDict) if not _is_own(name))
+    made = (logging.getLogger(name) for name in tuple(logging.root.manager.loggerDict) if _is_noisy(name))
     handlers = {handler for logger in (logging.root, *made) for handler in logger.handlers}
     handlers |= {logging.lastResort} if logging.lastResort else set()
 
-    def own(record: logging.LogRecord) -> bool:
-        return _is_own(record.name)
+    def passes(record: logging.LogRecord) -> bool:
+        return not _is_noisy(record.name)
 
     for handler in handlers:
-        handler.addFilter(own)
+        handler.addFilter(passes)
     try:
         yield
     finally:
         for handler in handlers:
-            handler.removeFilter(own)
+            handler.removeFilter(passes)
 
 
-def _is_own(logger: str) -> bool:
-    return logger.partition(".")[0] not in NOISY
+def _is_noisy(logger: str) -> bool:
+    return logger.partition(".")[0] in NOISY

@@ -106,13 +106,13 @@ def words_needed(parser: ConfigParser) -> Needed:
     """
     if NEEDED not in parser or parser[NEEDED] is None:
         return {}
-    found = parsed(parser, NEEDED)
-    if not isinstance(found, Mapping) or not all(_told(what) for what in found.values()):
-        raise BundleError(f"'{NEEDED}' is {found!r}; it must be a mapping: word -> what it is, or a list of texts")
-    return found
+    needed = parsed(parser, NEEDED)
+    if not isinstance(needed, Mapping) or not all(_is_described(what) for what in needed.values()):
+        raise BundleError(f"'{NEEDED}' is {needed!r}; it must be a mapping: word -> what it is, or a list of texts")
+    return needed
 
 
-def _told(what: object) -> bool:
+def _is_described(what: object) -> bool:
     return isinstance(what, str) or (isinstance(what, list) and bool(what) and all(isinstance(t, str) for t in what))
 
 

@@ -159,8 +159,8 @@ class Client:
         handlers = listed(model.parser, "train", "federated_handlers")
         report = partial(self.progress.step, task)
         means = run_trainer(trainer, task.steps, self.should_abort, report, handlers)
-        beside = {**trainer.extras(), **corrections.extras()}
-        return corrections.kept_with(trainer.state_dict()), beside, means, getattr(trainer, "samples", None)
+        sent_values = {**trainer.extras(), **corrections.extras()}
+        return corrections.kept_with(trainer.state_dict()), sent_values, means, getattr(trainer, "samples", None)
 
     def _keep(self, task: Task, private: Mapping[str, Tensor], **content: Any) -> None:
         kept = {round for round in (task.private_round, *task.keep_rounds) if round is not None}
@@ -214,10 +214,10 @@ class Client:
     def _tested(self, task: Task, model: OpenedModel, folder: Path) -> dict[str, float]:
         corrections = self._scoring(task, model)
         if corrections.change_scoring:  # in a way that belongs to a round
-            found = test_scores(model.parser, self.should_abort, corrections)
+            scores = test_scores(model.parser, self.should_abort, corrections)
             if task.model == SELECTED and corrections.decisions:
                 self.progress.event("adapted", task, words=corrections.decisions)
-            return found
+            return scores
         digest = encoder_digest(model.network)
         if (metrics := self.earlier.again(digest, folder)) is None:
             metrics = test_scores(model.parser, self.should_abort, corrections)

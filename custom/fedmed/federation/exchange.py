@@ -52,7 +52,7 @@ class Exchange:
         self.names, self.once, self.entries = list(self.said.names), self.said.once, self.said.entries
         self.values: dict[str, dict[str, Any]] = {}
         self.references: dict[str, Any] = {}
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self.begin()
 
     def begin(self) -> None:
@@ -85,19 +85,19 @@ class Exchange:
         """Note that a site did not answer; it gets the tensors again, with the task to train."""
         self.missing[site] = reason
 
-    def take(self, answers: Mapping[str, Extras], round: int, asked: list[str]) -> None:
+    def take(self, answers: Mapping[str, Extras], round: int, sites: list[str]) -> None:
         """Check the answers and keep what fits together; whatever is wrong with one, its site still trains.
 
         Args:
             answers: site -> what it sent.
             round: for which they were asked.
-            asked: the sites.
+            sites: those asked.
 
         Raises:
             JobError: values that are told once came from nobody.
         """
         self.open = False
-        for site in sorted(asked):
+        for site in sorted(sites):
             answer = answers.get(site)
             # The round comes from the network: it may be anything, also what cannot be compared.
             if answer is None or type(answer.round) is not int or (answer.round, answer.site) != (round, site):
@@ -172,8 +172,8 @@ class Exchange:
 
     def warnings(self) -> list[dict[str, str]]:
         """Sites that sent nothing, and why; told when it begins or changes."""
-        news = [(site, reason) for site, reason in sorted(self.missing.items()) if self._told.get(site) != reason]
-        self._told = dict(self.missing)
+        news = [(site, reason) for site, reason in sorted(self.missing.items()) if self._logged.get(site) != reason]
+        self._logged = dict(self.missing)
         return [{"site": site, "message": f"the others do not learn from it: {reason}"} for site, reason in news]
 
 

@@ -60,9 +60,9 @@ def run_job(
     settings = {site: (sites or {}).get(site) or load_site(site) for site in job.study.sites}
     server = Server(job, ModelStore(job, server_dir / "app_server"), server_dir / "fedmed")
     clients = {}
-    for site, own in settings.items():
-        part = Job.parse(job.text, job.source, own.allowed_classes)  # with the site's own list of classes
-        clients[site] = Client(part, own, Path(workspace) / site / run / "fedmed")
+    for site, site_settings in settings.items():
+        part = Job.parse(job.text, job.source, site_settings.allowed_classes)  # with the site's own list of classes
+        clients[site] = Client(part, site_settings, Path(workspace) / site / run / "fedmed")
     limits = {site: SiteLimits(settings[site], client.folder) for site, client in clients.items()}
     run_federation(server, lambda tasks: _ask(server, clients, limits, tasks, answer))
     return server

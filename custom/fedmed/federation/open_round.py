@@ -142,7 +142,8 @@ class TransactionalAggregator:
             raise StateError(hint(theirs, FINISH) or other)
         try:
             self.rule.restore(state["state"])
-            for_roles, values = dict(state["for_roles"]), {site: dict(own) for site, own in state["values"].items()}
+            for_roles = dict(state["for_roles"])
+            values = {site: dict(of_site) for site, of_site in state["values"].items()}
             self._check(Outcome(dict(model), for_roles=for_roles, values=values), model)
         except FedMedError as error:
             raise StateError(f"the kept state of rule {theirs} does not fit this job: {error}") from error

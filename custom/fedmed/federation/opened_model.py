@@ -179,10 +179,10 @@ def listed(parser: ConfigParser, part: str, name: str) -> list[Any]:
     id = f"{part}#{name}"
     if id not in parser or not parser[id]:
         return []
-    found = parsed(parser, id)
-    if not isinstance(found, list):
-        raise BundleError(f"'{part}#{name}' is a {type(found).__name__}; it must be a list")
-    return found
+    objects = parsed(parser, id)
+    if not isinstance(objects, list):
+        raise BundleError(f"'{part}#{name}' is a {type(objects).__name__}; it must be a list")
+    return objects
 
 
 @dataclass(frozen=True)
@@ -229,18 +229,18 @@ def open_model(parser: ConfigParser, bundle: Bundle, job: Job, role: str, task: 
         StateError: what the site kept is missing or damaged.
     """
     network = initial_network(parser, job.study.seed)
-    own = named_tensors(network)
-    policy = RolePolicies(job, own, bundle.groups(network)).of(role, task.round)
+    local = named_tensors(network)
+    policy = RolePolicies(job, local, bundle.groups(network)).of(role, task.round)
     if task.model == OWN:  # whole, with private layers: nothing of it comes with the task
         best = kept.best()
         if not best:
             raise StateError(f"there is no {kept.folder / OWN_BEST}: this site has scored no model of the run")
         network.load_state_dict(best["tensors"], strict=True)
         return OpenedModel(parser, network, policy, best["tensors"], best)
-    needs_state = task.name == "train" or policy.private(own)
+    needs_state = task.name == "train" or policy.private(local)
     state = kept.load(task.private_round) if needs_state else {}
     received = kept.held(task.round) if task.reuse else task.tensors
-    tensors = merge({**own, **state.get("private", {})}, received, policy.received(own))
+    tensors = merge({**local, **state.get("private", {})}, received, policy.received(local))
     network.load_state_dict(tensors, strict=True)
     return OpenedModel(parser, network, policy, tensors, state)
 
@@ -265,8 +265,8 @@ def run_trainer(trainer: Any, steps: int, aborted: Asked, report: Report, handle
         done = step
         report(step, steps, scalars)
 
-    own = [AbortHandler(aborted), NonFiniteLossHandler(), ProgressHandler(note, max(1, steps // PROGRESS_LINES))]
-    for handler in (*own, *handlers):
+    standard = [AbortHandler(aborted), NonFiniteLossHandler(), ProgressHandler(note, max(1, steps // PROGRESS_LINES))]
+    for handler in (*standard, *handlers):
         handler.attach(trainer)
     trainer.run()
     return {f"train_{name}": total / steps for name, total in sums.items()}
@@ -296,14 +296,14 @@ def validation_scores(
     for handler in (AbortHandler(aborted), *listed(parser, "validate", "federated_handlers")):
         handler.attach(evaluator)
     evaluator.run()
-    found = {name: _number(value) for name, value in evaluator.state.metrics.items() if name.startswith("val_")}
-    value = found.get(score.validation, math.nan)
+    scores = {name: _number(value) for name, value in evaluator.state.metrics.items() if name.startswith("val_")}
+    value = scores.get(score.validation, math.nan)
     if not math.isfinite(value):
         raise DataError(
             f"site '{site.site}': validation {score.label} is {value}; look at what the list 'validation' in "
             f"{site.datalist} holds"
         )
-    return {name: number for name, number in found.items() if math.isfinite(number)}
+    return {name: number for name, number in scores.items() if math.isfinite(number)}
 
 
 def test_scores(parser: ConfigParser, aborted: Asked, corrections: Corrections) -> dict[str, float]:

@@ -58,7 +58,7 @@ class EarlierScores:
     """Scores of the models that a site has tested in this job, while its process lasts."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[dict[str, float], Path]] = {}
+        self._scores: dict[str, tuple[dict[str, float], Path]] = {}
 
     def again(self, digest: str, folder: Path) -> dict[str, float] | None:
         """The scores of a network that was tested before, whose files are copied; None for a new one.
@@ -67,7 +67,7 @@ class EarlierScores:
             digest: of the filled network.
             folder: of the files that its test would leave.
         """
-        metrics, before = self._found.get(digest, ({}, folder))
+        metrics, before = self._scores.get(digest, ({}, folder))
         if not metrics or not before.is_dir():
             return None
         if before != folder:
@@ -78,5 +78,5 @@ class EarlierScores:
 
     def keep(self, digest: str, metrics: Mapping[str, float], folder: Path) -> None:
         """Remember a test whose files lie in a folder."""
-        self._found = {known: own for known, own in self._found.items() if own[1] != folder}  # overwritten
-        self._found[digest] = dict(metrics), folder
+        self._scores = {known: scored for known, scored in self._scores.items() if scored[1] != folder}  # overwritten
+        self._scores[digest] = dict(metrics), folder

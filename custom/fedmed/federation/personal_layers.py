@@ -59,7 +59,7 @@ class PersonalLayers:
     def __init__(self, server: Server) -> None:
         self.server, self.owner = server, server.study.release_from
         self.records: list[dict[str, Any]] = []
-        self._asked: set[str] = set()  # sites of which an answer to the newest request is awaited
+        self._awaited: set[str] = set()  # sites of which an answer to the newest request is awaited
         self._tensors: Mapping[str, Tensor] = {}
 
     @property
@@ -68,7 +68,7 @@ class PersonalLayers:
 
     def tasks(self, model: Evaluated) -> dict[str, Task]:
         """The owners' tasks, or nothing if no site needs it, or they trained nothing that belongs to this model."""
-        self._tensors, self._asked, server = {}, set(), self.server
+        self._tensors, self._awaited, server = {}, set(), self.server
         needy = [s for s, role in server.study.sites.items() if not server.policies.scorable(role, model.round)]
         if self.owner is None or not (needy or self._to_keep(model)):
             return {}
@@ -81,7 +81,7 @@ class PersonalLayers:
         if self._hopeless() or not able:
             self._give_up()
             return {}
-        self._asked = set(able)
+        self._awaited = set(able)
         return {site: self._task(model, model.private[site]) for site in able}
 
     def _to_keep(self, model: Evaluated) -> bool:
@@ -103,12 +103,12 @@ class PersonalLayers:
 
     def take(self, answers: Mapping[str, Release], model: Evaluated) -> None:
         """Check the owners' answers and say what came of them."""
-        if not self._asked:
+        if not self._awaited:
             return
         expected = {name: self.server.store.initial[name] for name in self._names(model.round)}
         samples = self._samples(model)
         usable = self._usable(answers, expected, model, samples)
-        self._asked = set()
+        self._awaited = set()
         if self._hopeless() or not usable:
             return self._give_up()
         sizes = {site: tensor_bytes(answer.tensors) for site, answer in usable.items()}
@@ -134,7 +134,7 @@ class PersonalLayers:
     ) -> dict[str, Release]:
         """The answers that can be used, by site; reasons are noted of the others."""
         counts, usable = self._several and self.server.study.release_weights == "samples", dict[str, Release]()
-        for site in sorted(self._asked):
+        for site in sorted(self._awaited):
             reason = fault(answers.get(site), expected, model.private[site])
             if not reason and counts and site not in samples:
                 reason = UNKNOWN_SAMPLES
@@ -194,8 +194,8 @@ class PersonalLayers:
         lent = {name: self._tensors[name] for name in needed}
         if lent:
             self.records[-1]["bytes_down"] += tensor_bytes(lent)
-        whose = "the mean of the sites' private layers" if self._several else f"the decoder of site '{self.owner}'"
-        log.info("site '%s' is scored with %s", site, whose)
+        source = "the mean of the sites' private layers" if self._several else f"the decoder of site '{self.owner}'"
+        log.info("site '%s' is scored with %s", site, source)
         return lent
 
     def forget(self) -> None:
@@ -269,8 +269,8 @@ def reported_samples(rounds: Mapping[int, Mapping[str, Any]], private: Mapping[s
         private: site -> round of its private layers. A site that said no number above 0 is left out.
     """
     said = {site: rounds.get(round, {}).get("sites", {}).get(site, {}) for site, round in private.items()}
-    found = {site: numbers.get("n_samples") for site, numbers in said.items()}
-    return {site: int(number) for site, number in found.items() if type(number) is int and number > 0}
+    counts = {site: numbers.get("n_samples") for site, numbers in said.items()}
+    return {site: int(number) for site, number in counts.items() if type(number) is int and number > 0}
 
 
 def keep_mean(server: Server, mean: MeanOfSites, released: Mapping[str, Release], round: int) -> dict[str, Any]:

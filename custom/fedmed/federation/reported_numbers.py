@@ -96,8 +96,8 @@ class ReportedNumbers:
 
     def samples(self, updates: Sequence[Update] = ()) -> dict[str, int]:
         """Site -> training images that it told of first; those of ``updates`` count where it told of none before."""
-        found = {update.site: update.n_samples for update in updates if update.n_samples}
-        return found | {site: counts[SAMPLES] for site, counts in self.first.items() if SAMPLES in counts}
+        images = {update.site: update.n_samples for update in updates if update.n_samples}
+        return images | {site: counts[SAMPLES] for site, counts in self.first.items() if SAMPLES in counts}
 
     def keep(self, updates: Sequence[Update]) -> None:
         """Remember the counts of sites whose first update entered the model; 0 images say that it does not tell."""
@@ -167,7 +167,7 @@ class UsualNorms:
             norms: site -> norm of its update, finite.
             model_norm: site -> norm of the tensors that its update changes; asked only where it decides.
         """
-        found = []
+        refused = []
         for site, norm in sorted(norms.items()):
             usual = self._usual(site, norms) or model_norm(site)
             if usual and norm > self.ratio * usual and norm > model_norm(site):
@@ -175,13 +175,13 @@ class UsualNorms:
                     f"the norm of its differences is {norm:.4g}, {norm / usual:.3g} times the usual {usual:.4g}; the "
                     f"study's 'max_norm_ratio' takes {self.ratio:g} times"
                 )
-                found.append(UpdateRefused(site, reason))
-        return found
+                refused.append(UpdateRefused(site, reason))
+        return refused
 
     def _usual(self, site: str, norms: Mapping[str, float]) -> float:
         others = [norm for other, norm in norms.items() if other != site and norm > 0]
-        own = [norm for norm in self.earlier.get(site, ()) if norm > 0]
-        return max(median_low(others) if others else 0.0, median(own) if own else 0.0)
+        of_site = [norm for norm in self.earlier.get(site, ()) if norm > 0]
+        return max(median_low(others) if others else 0.0, median(of_site) if of_site else 0.0)
 
     def keep(self, norms: Mapping[str, float]) -> None:
         """Remember the updates that entered the model."""
@@ -218,5 +218,5 @@ class CollapseGuard:
 
     def check(self, update: Update) -> list[SuspectedCollapse]:
         """Take one accepted update into account and return what is new."""
-        found = [guard.check(update) for guard in self.guards.values()]
-        return [finding for finding in found if finding]
+        findings = [guard.check(update) for guard in self.guards.values()]
+        return [finding for finding in findings if finding]

@@ -52,13 +52,13 @@ class DescribedServer(Protocol):
 
 def package_versions() -> dict[str, str]:
     """Installed versions of the packages that a result depends on."""
-    found = {}
+    versions = {}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return {"python": platform.python_version(), **found}
+    return {"python": platform.python_version(), **versions}
 
 
 def hardware() -> dict[str, Any]:
@@ -160,7 +160,7 @@ def round_record(
     """
     sites = {u.site: {"n_steps": u.n_steps, "n_samples": u.n_samples, **u.metrics} for u in updates}
     sent, outcome = sum(extras_bytes(u.extras) for u in updates), server.applied.outcome
-    told = sum(server.exchange.received.values())
+    bytes_exchanged = sum(server.exchange.received.values())
     return {
         "round": server.round.number,
         "seconds": time.monotonic() - server.round.started,
@@ -173,9 +173,9 @@ def round_record(
         "sites": sites,
         "score": score,
         "bytes_down": server.round.bytes_down,
-        "bytes_up": sum(tensor_bytes(u.tensors) for u in updates) + sent + told,
-        **extras_record(server, updates, server.round.bytes_extras + told + sent),
-        **({"bytes_told": server.exchange.received} if server.exchange.once and told else {}),
+        "bytes_up": sum(tensor_bytes(u.tensors) for u in updates) + sent + bytes_exchanged,
+        **extras_record(server, updates, server.round.bytes_extras + bytes_exchanged + sent),
+        **({"bytes_told": server.exchange.received} if server.exchange.once and bytes_exchanged else {}),
         **(outcome.facts if outcome else {}),
     }
 
@@ -194,21 +194,21 @@ def bare_record(server: DescribedServer, updates: Sequence[Update], aggregated: 
 
 def warnings(server: DescribedServer, updates: Sequence[Update]) -> list[dict[str, Any]]:
     """List what is unusual in a round, but no reason to stop: collapses, what sites exchange, what the rule says."""
-    found: list[dict[str, Any]] = list(server.exchange.warnings())
-    found += [{"site": site, "message": text} for site, text in sorted(server.round.wrong)]
+    messages: list[dict[str, Any]] = list(server.exchange.warnings())
+    messages += [{"site": site, "message": text} for site, text in sorted(server.round.wrong)]
     findings = [server.guard.check(update) for update in updates] if server.guard else []
-    found += [asdict(finding) for of_site in findings for finding in of_site]
+    messages += [asdict(finding) for of_site in findings for finding in of_site]
     reasons = server.applied.outcome.warnings if server.applied.outcome else []
-    found += [{"site": ", ".join(sites), "message": reason} for sites, reason in reasons]
-    for finding in found:
+    messages += [{"site": ", ".join(sites), "message": reason} for sites, reason in reasons]
+    for finding in messages:
         log.warning("round %d: site '%s': %s", server.round.number, finding["site"], finding["message"])
-    return found
+    return messages
 
 
 def extras_record(server: DescribedServer, updates: Sequence[Update], size: int) -> dict[str, Any]:
     """Values beside the model: site -> its numbers, and bytes of all in both directions; {} without any."""
-    told = {site: plain_metrics(values) for site, values in server.exchange.values.items()}
+    numbers = {site: plain_metrics(values) for site, values in server.exchange.values.items()}
     for update in updates:
-        told[update.site] = told.get(update.site, {}) | plain_metrics(update.extras)
-    known = {site: values for site, values in sorted(told.items()) if values}
+        numbers[update.site] = numbers.get(update.site, {}) | plain_metrics(update.extras)
+    known = {site: values for site, values in sorted(numbers.items()) if values}
     return {"extras": known, "bytes_extras": size} if known or size else {}

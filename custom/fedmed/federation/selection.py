@@ -41,7 +41,7 @@ class ModelSelection:
         best_model: the round that aggregated these; older than ``best_round`` where rounds between failed.
         best_private: site -> round of the private state with which it was scored.
         best_scores: each labelled site's score of it.
-        told: site -> training images that it told of at the start; a site that tells of none counts as the smallest.
+        images: site -> training images that it told of at the start; a site that tells of none counts as the smallest.
         temperature: to which it is calibrated; None: it is not.
     """
 
@@ -55,7 +55,7 @@ class ModelSelection:
         self.best_model = -1
         self.best_private: Mapping[str, int] = {}
         self.best_scores: Mapping[str, float] = {}
-        self.told: Mapping[str, int] = {}
+        self.images: Mapping[str, int] = {}
         self.temperature: float | None = None
 
     def scores(self, metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -67,7 +67,7 @@ class ModelSelection:
         """Mean over the selecting sites; None if one of them sent no score."""
         if not self.sites or any(site not in scores for site in self.sites):
             return None
-        weights = score_weights(self.sites, self.told)
+        weights = score_weights(self.sites, self.images)
         return sum(weights[site] * scores[site] for site in self.sites) / sum(weights.values())
 
     def offer(
@@ -145,18 +145,18 @@ class ModelSelection:
         self.keep(models[state.best_model], state.temperature)
 
 
-def score_weights(sites: Collection[str], told: Mapping[str, int]) -> dict[str, float]:
+def score_weights(sites: Collection[str], images: Mapping[str, int]) -> dict[str, float]:
     """Return how much each site's score counts in the choice of a model, above 0 and at most 1.
 
     Args:
         sites: that score models.
-        told: site -> training images that it told of at the start.
+        images: site -> training images that it told of at the start.
     """
-    known = [told[site] for site in sites if told.get(site)]
+    known = [images[site] for site in sites if images.get(site)]
     if not known:
         return dict.fromkeys(sites, 1.0)
     enough = FULL * median_low(known)
-    return {site: min(1.0, (told.get(site) or min(known)) / enough) for site in sites}
+    return {site: min(1.0, (images.get(site) or min(known)) / enough) for site in sites}
 
 
 class EarlyStopping:

@@ -70,7 +70,7 @@ class Server:
         self.usual = UsualNorms(study.max_norm_ratio)
         kind = load_kind(store.bundle.kind, f"bundle '{store.bundle.name}': 'kind'")
         classes = [one.name for one in store.classes_learnt]
-        self.told = ReportedNumbers(study, ranges_of(kind, method, self.score, classes))
+        self.reported = ReportedNumbers(study, ranges_of(kind, method, self.score, classes))
         self.stopping = EarlyStopping(study.patience, study.min_rounds)
         self.first_round = 0  # a resumed run begins later
         self.rounds = study.rounds  # of the whole run; fewer when it ends early
@@ -118,7 +118,7 @@ class Server:
         if self.model_round == START:
             return  # no round was good, so there is nothing that the job itself does not say
         if not self.failed_in_a_row:
-            self._good = {"server": self.state(), "norms": self.usual.state(), "told": self.told.state()}
+            self._good = {"server": self.state(), "norms": self.usual.state(), "told": self.reported.state()}
             self._good["guard"] = self.guard.state() if self.guard else {}
         self._good["server"]["seconds"] = time.monotonic() - self.started
         chosen = self.selection
@@ -151,7 +151,7 @@ class Server:
         self.applied.restore(kept.rule, self.tensors)
         self.newest.restore(kept.newest, models)
         self.usual.restore(kept.norms)
-        self.told.restore(kept.told)
+        self.reported.restore(kept.told)
         self.exchange.restore(kept.exchange)
         if self.guard:
             self.guard.restore(kept.guard)
@@ -255,11 +255,11 @@ class Server:
         with self.lock:
             try:
                 norm = self.check_update(update, self.tensors, self.round)
-                self.told.check(update)
+                self.reported.check(update)
             except UpdateRefused as error:
                 self.round.refuse(error)
                 raise
-            update, wrong = self.told.held(update)
+            update, wrong = self.reported.held(update)
             self.round.take(update, norm, wrong)
 
     def fail(self, site: str, reason: str) -> None:
@@ -334,17 +334,17 @@ class Server:
                 "sites, and run the job again"
             )
 
-    def abort_by(self, asked: Callable[[], bool]) -> None:
+    def abort_by(self, aborted: Callable[[], bool]) -> None:
         """Let the server's own training ask before each step whether the job was aborted."""
         if self.applied.training:
-            self.applied.training.should_abort = asked
+            self.applied.training.should_abort = aborted
 
     def _aggregate(self, updates: list[Update]) -> None:
         round = self.round.number
-        needed, asked = self.study.needed(round), len(self.study.participants(round))
+        needed, participants = self.study.needed(round), len(self.study.participants(round))
         if len(updates) < needed:
             raise RoundFailed(
-                f"round {round}: {len(updates)} of {asked} updates accepted, {needed} needed; the model is "
+                f"round {round}: {len(updates)} of {participants} updates accepted, {needed} needed; the model is "
                 f"unchanged. Refused: {self.round.refused}"
             )
         try:
@@ -358,7 +358,7 @@ class Server:
         self.newest.add(round, self.tensors)
         self.last_round |= {u.site: round for u in updates}
         self.usual.keep(self.round.norms)
-        self.told.keep(updates)
+        self.reported.keep(updates)
         shares = self.applied.outcome.coefficients if self.applied.outcome else {}
         for site in (u.site for u in updates if shares.get(u.site, 1.0)):
             self.counted[site] = self.counted.get(site, 0) + 1
@@ -382,7 +382,7 @@ class Server:
             is_result: it is taken whatever its score is.
         """
         chosen, private = self.selection, self.last_round
-        chosen.told = self.told.samples(updates)
+        chosen.images = self.reported.samples(updates)
         score, taken = chosen.offer(round, metrics, self.tensors, self.model_round, private, is_result)
         self.stopping.note(self.model_round, score, taken)
         if taken and chosen.best_tensors is not None:

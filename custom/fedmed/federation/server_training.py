@@ -171,8 +171,9 @@ class ServerTraining:
         seeded = {"seed": seeds["sampling"], "augment_seed": seeds["augmentation"]}
         parser = self.bundle.parser_without_site(**self.facts, **when, **seeded)
         network = initial_network(parser, self.store.seed)
-        shared, own = self._shared(mean, round), self._kept.get("private", {})
-        load_network(network, {**mean, **{name: own[name] for name in own if name not in shared}}, "private part")
+        shared = self._shared(mean, round)
+        private = {name: tensor for name, tensor in self._kept.get("private", {}).items() if name not in shared}
+        load_network(network, {**mean, **private}, "private part")
         engine = parsed(parser, SERVER_TRAINING)
         path = class_path(engine)
         if not isinstance(engine, ServerEngine):

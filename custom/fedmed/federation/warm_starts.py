@@ -42,7 +42,7 @@ class WarmStarts:
     def __init__(self, folder: Path, rounds: int, facts: Mapping[str, Any]) -> None:
         self.folder, self.rounds, self.facts = folder, rounds, facts
         self._done: dict[str, tuple[int | None, str]] = {}  # site -> its last known round, and that round's name
-        self._on_its_own: set[str] = set()  # sites that have trained: their process knows more than the files say
+        self._trained: set[str] = set()  # sites that have trained: their process knows more than the files say
 
     def answer(self, client: Client, task: Task) -> Answer:
         """Take or train a round of the warm start; everything else is the site's own work."""
@@ -55,12 +55,12 @@ class WarmStarts:
         name = self._name(client, task, before)
         self._done[site] = task.round, name
         kept = self.folder / name
-        if site not in self._on_its_own and (kept / UPDATE).is_file():
+        if site not in self._trained and (kept / UPDATE).is_file():
             try:
                 return _take(client, task, kept)
             except StateError as error:
                 log.warning("%s: %s; the site trains round %d itself", site, error, task.round)
-        self._on_its_own.add(site)
+        self._trained.add(site)
         answer = client.answer(task)
         if isinstance(answer, Update):
             _keep(client, answer, kept)
@@ -70,15 +70,15 @@ class WarmStarts:
         """The digest of all that the round depends on."""
         known, made_with = client.bundle.parser(), dict(client.state.made_with)
         unlike = UNLIKE | {place for place in PLACE if place not in known}
-        asked = {key: value for key, value in task.config().items() if key not in unlike}
+        request = {key: value for key, value in task.config().items() if key not in unlike}
         made_with["overlays"] = [overlay for overlay in made_with["overlays"] if not _only_tells(overlay)]
         if made_with["warm_start_sharing"] is None:  # then all rounds share the same layers
             del made_with["warm_start_rounds"]
-        own = {"role": client.role, "bundle": client.bundle.digest, "made_with": made_with}
+        by_role = {"role": client.role, "bundle": client.bundle.digest, "made_with": made_with}
         model = client.state.held(task.round) if task.reuse else task.tensors
         received = {"tensors": model, "extras": task.extras}
         site = {"site": client.site.site, "facts": self.facts[client.site.site]}
-        return payload_digest({"before": before, "task": asked, **own, **received, **site})
+        return payload_digest({"before": before, "task": request, **by_role, **received, **site})
 
 
 @cache

@@ -55,7 +55,7 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
     closing = Closing(server)
     closing.finish_validation(ask(closing.validation_tasks()))
     study, wanted = server.study, {FIRST: server.study.evaluate_first, LAST: server.study.evaluate_last}
-    others = {model: _test(closing, ask, model) for model, asked in wanted.items() if asked}
+    others = {model: _test(closing, ask, model) for model, wants in wanted.items() if wants}
     test = _test(closing, ask, SELECTED) if study.evaluate else {}
     closing.finish(test, others, ask(closing.own_tasks()) if study.evaluate else {})
 
@@ -90,7 +90,8 @@ class Closing:
 
     def finish_validation(self, metrics: Metrics) -> None:
         """Take the closing scores into the selection; the server then holds the selected model."""
-        metrics = {site: self._noted(site, *self.server.told.metrics(sent)) for site, sent in sorted(metrics.items())}
+        reported = self.server.reported
+        metrics = {site: self._noted(site, *reported.metrics(sent)) for site, sent in sorted(metrics.items())}
         score = self.server.select(self.server.rounds - 1, metrics, is_result=self.mean is not None)
         if self.mean is None:
             self.last_scores, self.last_score = self.selection.scores(metrics), score
@@ -144,15 +145,15 @@ class Closing:
         policies = self.server.policies
         if not policies.scorable(role, model.round):
             return "it trains nothing" if role == "evaluate" else "it trained them without labels"
-        own = set(policies.of(role, model.round).private(model.tensors))
-        begun = model.round > START and own.difference(policies.lent_statistics(role, model.round))
+        kept_here = set(policies.of(role, model.round).private(model.tensors))
+        begun = model.round > START and kept_here.difference(policies.lent_statistics(role, model.round))
         return "none of its updates entered the model" if begun and site not in model.private else ""
 
     def own_tasks(self) -> dict[str, Task]:
         """Labelled sites test the model that each itself scored best and has kept; one alone has chosen it for all."""
         sites, last = self.selection.sites, self.server.rounds - 1
-        asked = sites if len(sites) > 1 and self.selection.best_round is not None else []
-        return {site: replace(self.server.task("evaluate", site, last), model=OWN, tensors={}) for site in asked}
+        choosing = sites if len(sites) > 1 and self.selection.best_round is not None else []
+        return {site: replace(self.server.task("evaluate", site, last), model=OWN, tensors={}) for site in choosing}
 
     def finish(self, test: Metrics, others: Mapping[str, Metrics] | None = None, own: Metrics | None = None) -> None:
         """Write the result of the run: test scores of the selected model and, where asked for, of others by name."""
@@ -190,14 +191,15 @@ class Closing:
             result["releases"] = self.personal_layers.records
         for site, row in tested.items():
             if row.get("n_cases"):
-                whose = f", {lent_by(row['decoder_of'])}" if "decoder_of" in row else ""
-                log.info("%s: test %s over %d cases%s", site, score.in_words(row), row["n_cases"], whose)
+                owner = f", {lent_by(row['decoder_of'])}" if "decoder_of" in row else ""
+                log.info("%s: test %s over %d cases%s", site, score.in_words(row), row["n_cases"], owner)
         self.server.record.result(result)
         self.server.checkpoints.remove()
 
     def _tested(self, answers: Metrics) -> dict[str, dict[str, float]]:
         """Test scores of a model that count."""
-        return {site: self._noted(site, *self.server.told.test(site, sent)) for site, sent in sorted(answers.items())}
+        reported = self.server.reported
+        return {site: self._noted(site, *reported.test(site, sent)) for site, sent in sorted(answers.items())}
 
     def _noted(self, site: str, kept: dict[str, float], wrong: list[str]) -> dict[str, float]:
         for text in wrong:
@@ -207,8 +209,8 @@ class Closing:
 
     def _rows(self, model: str, test: Metrics) -> dict[str, dict[str, Any]]:
         """Each site's scores, and whose private layers made them if not its own."""
-        whose = {site: {"decoder_of": owner} for (name, site), owner in self.decoder_of.items() if name == model}
-        return {site: {**metrics, **whose.get(site, {})} for site, metrics in sorted(test.items())}
+        owners = {site: {"decoder_of": owner} for (name, site), owner in self.decoder_of.items() if name == model}
+        return {site: {**metrics, **owners.get(site, {})} for site, metrics in sorted(test.items())}
 
 
 def _test(closing: Closing, ask: Ask, model: str) -> dict[str, dict[str, float]]:

@@ -83,7 +83,7 @@ def model_to_update(model: FLModel) -> Update:
         raise UpdateRefused(site, "not a FedMed update (differences with round, n_steps and n_samples)")
     try:
         numbers = {key: whole_number(key, facts[key]) for key in ("round", "n_steps", "n_samples")}
-        tensors, metrics = to_tensors(model.params), told(facts.get("metrics", {}))
+        tensors, metrics = to_tensors(model.params), named_numbers(facts.get("metrics", {}))
         extras = extras_to_tensors(limited(facts.get("extras", {})))
     except MALFORMED as error:
         raise UpdateRefused(site, f"malformed update: {error}") from error
@@ -120,13 +120,13 @@ def model_to_metrics(model: FLModel) -> dict[str, Any]:
     """A site's answer to a ``validate`` or ``evaluate`` task, at the server; what is malformed counts as none."""
     site, facts = model.meta.get("client_name", "?"), model.meta.get(KEY)
     try:
-        return told(facts.get("metrics") or {}) if isinstance(facts, Mapping) else {}
+        return named_numbers(facts.get("metrics") or {}) if isinstance(facts, Mapping) else {}
     except MALFORMED as error:
         log.warning("site '%s': malformed scores: %s", site, error)
         return {}
 
 
-def told(metrics: Mapping[str, Any]) -> dict[str, float]:
+def named_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Numbers with a name, also those that the server will refuse by name because they are not finite.
 
     Raises:

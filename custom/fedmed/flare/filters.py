@@ -128,6 +128,6 @@ def _unknown(sent: Mapping[str, Any], known: Mapping[str, Any], place: str = "")
         where = f"{place}/{key}"
         if key not in known or (isinstance(value, Mapping) and not isinstance(known[key], Mapping)):
             return where
-        if isinstance(value, Mapping) and (found := _unknown(value, known[key], where)):
-            return found
+        if isinstance(value, Mapping) and (inner := _unknown(value, known[key], where)):
+            return inner
     return None

@@ -83,11 +83,11 @@ def read_signatures(app: bytes) -> Signed:
 
 def signatures_below(app: Path) -> frozenset[str]:
     """Digests of all signatures in the folder of an unpacked app, as far as they can be read."""
-    found = set()
+    digests = set()
     for path in app.rglob(NVFLARE_SIG_FILE):
         with suppress(OSError, ValueError, TypeError, AttributeError):  # somebody has changed it since
-            found |= {_digest(signature) for signature in json.loads(path.read_text(encoding="utf-8")).values()}
-    return frozenset(found)
+            digests |= {_digest(signature) for signature in json.loads(path.read_text(encoding="utf-8")).values()}
+    return frozenset(digests)
 
 
 def _folders(paths: list[str]) -> dict[str, set[str]]:

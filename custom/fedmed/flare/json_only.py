@@ -47,11 +47,11 @@ def _search_kit(
     init_file_path: str, search_dirs: Sequence[str] | None = None, target_fmt: ConfigFormat | None = None
 ) -> tuple[ConfigFormat | None, str | None]:
     """Look for a kit's settings in the kit's own folders: NVFlare looks in those of jobs too, which lie beside them."""
-    own: list[str] = []
+    folders: list[str] = []
     for folder in map(Path, search_dirs or [str(Path(init_file_path).parent)]):
         parts = [folder / name for name in KIT]
-        own += map(str, parts if all(part.is_dir() for part in parts) else [folder])
-    return _search(init_file_path, own, target_fmt)
+        folders += map(str, parts if all(part.is_dir() for part in parts) else [folder])
+    return _search(init_file_path, folders, target_fmt)
 
 
 def read_json_only() -> None:

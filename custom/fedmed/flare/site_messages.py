@@ -89,10 +89,10 @@ REFUSED = ReturnCode.INVALID_REQUEST
 WAYS = ("_fire_and_forget", "_broadcast_request", "_send_request")  # of a cell, for what is sent in pieces
 
 
-def may_pass(rules: Rules, channel: str, topic: str, whose: str) -> bool:
+def may_pass(rules: Rules, channel: str, topic: str, party: str) -> bool:
     """Tell whether a kind of message is on a list, with this party."""
     topics, parties = rules.get(channel, (frozenset(), frozenset()))
-    return whose in parties and (topics is ANY or topic in topics)
+    return party in parties and (topics is ANY or topic in topics)
 
 
 def kind_of(channel: str, topic: str, headers: Mapping[str, Any]) -> tuple[str, str]:
@@ -102,7 +102,7 @@ def kind_of(channel: str, topic: str, headers: Mapping[str, Any]) -> tuple[str, 
     return channel, topic
 
 
-def whose(cell: CoreCell, name: str) -> str:
+def party_of(cell: CoreCell, name: str) -> str:
     """Party whose process a cell is, by its full name."""
     root = FQCN.split(name)[0] if name else ""
     return OWN if root == cell.my_info.root else SERVER if root == FQCN.ROOT_SERVER else PEER
@@ -110,8 +110,8 @@ def whose(cell: CoreCell, name: str) -> str:
 
 def sender_of(cell: CoreCell, origin: str, message: Message) -> str:
     """Party that has sent a request; one of the own site's is believed only over a connection within the site."""
-    party, endpoint = whose(cell, origin), message.get_prop(MessagePropKey.ENDPOINT)
-    return PEER if party == OWN and (endpoint is None or whose(cell, endpoint.name) != OWN) else party
+    party, endpoint = party_of(cell, origin), message.get_prop(MessagePropKey.ENDPOINT)
+    return PEER if party == OWN and (endpoint is None or party_of(cell, endpoint.name) != OWN) else party
 
 
 def _refuse(cell: CoreCell, did: str, channel: str, topic: str, name: str) -> Message:
@@ -141,7 +141,7 @@ def guard_sending(original: Any) -> Any:
         for target, wanted in target_msgs.items():
             channel, topic = kind_of(wanted.channel, wanted.topic, wanted.message.headers)
             whole = wanted.channel == CellChannel.AUX_COMMUNICATION  # what is not sent in pieces nobody has looked into
-            if may_pass(SENT, channel, topic, whose(self, target)) and not whole:
+            if may_pass(SENT, channel, topic, party_of(self, target)) and not whole:
                 allowed[target] = wanted
             else:
                 _refuse(self, "sending", channel, topic, target)

@@ -60,14 +60,14 @@ def client(job: Job, role: str) -> dict[str, Any]:
 
 def client_tasks(job: Job, role: str) -> list[str]:
     """Tasks that a site of this role may get."""
-    asked: Mapping[str, bool] = {
+    tasks: Mapping[str, bool] = {
         "train": True,
         "metadata": job.exchange.sends(role),
         "validate": True,
         "release": bool(job.study.release_from) and role == "supervised",
         "evaluate": True,
     }
-    return [task for task, is_asked in asked.items() if is_asked]
+    return [task for task, wanted in tasks.items() if wanted]
 
 
 def job_classes() -> list[str]:
@@ -80,14 +80,14 @@ def job_classes() -> list[str]:
 def _misfits(job: Job) -> Iterator[tuple[str, str]]:
     """Yield what the study asks for and the installed bundle or the server's rule lacks; each with its key."""
     bundles: dict[str, Bundle] = {}
-    told: set[str] = set()
+    seen: set[str] = set()
     for role in dict.fromkeys([job.model_role, *sorted(set(job.study.sites.values()))]):
         try:
             bundle = bundles[role] = job.bundle(role)
         except BundleError as error:
-            if str(error) in told:  # of another role, such as that there is no such bundle
+            if str(error) in seen:  # of another role, such as that there is no such bundle
                 continue
-            told.add(str(error))
+            seen.add(str(error))
             key = "overlays" if job.study.overlays else "bundle"
             key = "role_overlays" if role in job.study.role_overlays else key
             yield "overrides" if isinstance(error, OverrideError) else key, f"role '{role}': {error}"
@@ -101,8 +101,8 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
             yield "method", misfit
         groups = bundle.federation.get("sharing", {})
         known = sorted({NORM, *(group for network in groups.values() for group in network)})
-        asked = {job.group(role), job.method.role(role).sends, job.study.warm_start.sharing}
-        for group in sorted(name for name in asked if name not in (None, FULL)):
+        wanted = {job.group(role), job.method.role(role).sends, job.study.warm_start.sharing}
+        for group in sorted(name for name in wanted if name not in (None, FULL)):
             said = f"sharing group '{group}' is not in bundle '{bundle.name}'; it has {', '.join(known)}"
             if said := said if group not in known else _nothing_private(bundle, group):
                 yield "algorithm" if group == job.method.role(role).receives else "sharing", f"role '{role}': {said}"

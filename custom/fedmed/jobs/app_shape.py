@@ -73,9 +73,9 @@ def check_shape(config: Mapping[str, Any], file: str, what: str) -> None:
         place = _difference(config, server_config(aggregator))
     else:
         executor = _chosen(config, ("executors", 0, "executor", "path"), EXECUTORS)
-        asked = _at(config, ("executors", 0, "tasks"))
-        known = isinstance(asked, list) and asked and asked == [task for task in TASKS if task in asked]
-        place = _difference(config, client_config(executor, asked if known else ["train"]))
+        tasks = _at(config, ("executors", 0, "tasks"))
+        known = isinstance(tasks, list) and tasks and tasks == [task for task in TASKS if task in tasks]
+        place = _difference(config, client_config(executor, tasks if known else ["train"]))
     if place is not None:
         text = (
             f"{what}: {file!r} is not as FedMed writes it, at '{place}'; a job chooses no components, filters, events"
@@ -95,23 +95,23 @@ def _at(value: Any, path: Collection[str | int]) -> Any:
 
 def _chosen(config: Mapping[str, Any], path: Collection[str | int], room: re.Pattern[str]) -> str:
     """The class that a job has chosen; empty if it is none of the room, so that the place is found."""
-    found = _at(config, path)
-    return found if isinstance(found, str) and room.fullmatch(found) else ""
+    path_of_class = _at(config, path)
+    return path_of_class if isinstance(path_of_class, str) and room.fullmatch(path_of_class) else ""
 
 
-def _difference(found: Any, wanted: Any, place: str = "") -> str | None:
+def _difference(value: Any, wanted: Any, place: str = "") -> str | None:
     """First place where two values differ; None where they are equal, in type too (1 is not true)."""
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        for key in [*wanted, *(key for key in found if key not in wanted)]:
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        for key in [*wanted, *(key for key in value if key not in wanted)]:
             inner = f"{place}.{key}" if place else str(key)
-            if key not in found or key not in wanted:
+            if key not in value or key not in wanted:
                 return inner
-            if (deeper := _difference(found[key], wanted[key], inner)) is not None:
+            if (deeper := _difference(value[key], wanted[key], inner)) is not None:
                 return deeper
         return None
-    if isinstance(found, list) and isinstance(wanted, list):
-        for number, pair in enumerate(zip(found, wanted, strict=False)):
+    if isinstance(value, list) and isinstance(wanted, list):
+        for number, pair in enumerate(zip(value, wanted, strict=False)):
             if (deeper := _difference(*pair, f"{place}[{number}]")) is not None:
                 return deeper
-        return None if len(found) == len(wanted) else f"{place}[{min(len(found), len(wanted))}]"
-    return None if type(found) is type(wanted) and found == wanted else place
+        return None if len(value) == len(wanted) else f"{place}[{min(len(value), len(wanted))}]"
+    return None if type(value) is type(wanted) and value == wanted else place

@@ -58,8 +58,8 @@ def adapted(study: Study, method: Method) -> Study:
         JobError: as :func:`left_out`.
     """
     _trained_by(study)
-    own = {**study.overrides.get("unsupervised", {}), **nothing_learned(method.role("unsupervised"), study.buffers)}
-    return study.model_copy(update={"overrides": {**study.overrides, "unsupervised": own}})
+    values = study.overrides.get("unsupervised", {}) | nothing_learned(method.role("unsupervised"), study.buffers)
+    return study.model_copy(update={"overrides": {**study.overrides, "unsupervised": values}})
 
 
 def nothing_learned(without: Role, buffers: Buffers) -> dict[str, Any]:
@@ -99,13 +99,13 @@ def _as_seen(study: Study) -> dict[Any, dict[str, Any]]:
     return {**study.overrides, **({"evaluate": {**scored, **seen}} if seen else {})}
 
 
-def kinds_for(job: Job, asked: str = LEFT_OUT) -> tuple[str, ...]:
+def kinds_for(job: Job, kind: str = LEFT_OUT) -> tuple[str, ...]:
     """The controls that are made where one of a kind is asked for, in their order.
 
     Beside the one that leaves sites out, the one in which they adapt, where the study has an adaptation: it tells apart
     what adaptation and what learning brings.
     """
-    return (asked, ADAPTED) if asked == LEFT_OUT and job.study.adapts else (asked,)
+    return (kind, ADAPTED) if kind == LEFT_OUT and job.study.adapts else (kind,)
 
 
 def control_job(job: Job, unscored: Collection[str] = (), kind: str = LEFT_OUT) -> Job:

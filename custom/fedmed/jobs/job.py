@@ -20,7 +20,7 @@ from fedmed.settings.yaml_document import Mistake, Place, refusal
 from fedmed.settings.yaml_model import check_model
 
 STUDY = "study.yaml"
-Found = Iterator[tuple[str, str]]  # key at which the line is shown, and a sentence that names all keys concerned
+Misfits = Iterator[tuple[str, str]]  # key at which the line is shown, and a sentence that names all keys concerned
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Job:
         job = cls(study, method, text, source, app, tuple(allowed), document.lines)
         misfits = [("sites", f"'sites': {misfit}") for misfit in method.misfits(study.sites)]
         if study.release_from is not None and not job.keeps_private:
-            told = "'release_from' asks for private layers, but all are shared; choose a partial 'sharing'"
-            misfits.append(("release_from", told))
+            why = "'release_from' asks for private layers, but all are shared; choose a partial 'sharing'"
+            misfits.append(("release_from", why))
         job.refuse([*misfits, *contradictions(study), *job._of_algorithm()])
         return job
 
@@ -86,13 +86,13 @@ class Job:
         """The job with other values of some keys of its study."""
         return Job.parse(changed_text(self.text, values, self.source), self.source, self.allowed, self.app)
 
-    def refuse(self, found: Iterable[tuple[str, str]]) -> None:
+    def refuse(self, misfits: Iterable[tuple[str, str]]) -> None:
         """Raise one error for all that was found: the study's key at which its line is shown, and what is wrong.
 
         Raises:
             JobError: something was found.
         """
-        if mistakes := [Mistake(text, self.lines.get((key,))) for key, text in dict.fromkeys(found)]:
+        if mistakes := [Mistake(text, self.lines.get((key,))) for key, text in dict.fromkeys(misfits)]:
             raise refusal(JobError, self.source, mistakes)
 
     def _of_algorithm(self) -> Iterator[tuple[str, str]]:
@@ -230,7 +230,7 @@ class Job:
         return self.study.sites[site]
 
 
-def contradictions(study: Study) -> Found:
+def contradictions(study: Study) -> Misfits:
     """Every contradiction of a study with itself."""
     yield from _of_sites(study)
     yield from _of_classes(study)
@@ -252,7 +252,7 @@ def contradictions(study: Study) -> Found:
         yield "clip_norm", f"'clip_norm' {study.clip_norm:g} never acts: {bound}; lower it"
 
 
-def _of_sites(study: Study) -> Found:
+def _of_sites(study: Study) -> Misfits:
     training = study.of_role(*TRAINING_ROLES)
     if not training:
         yield "sites", "'sites': none trains; at least one must be 'supervised' or 'unsupervised'"
@@ -265,7 +265,7 @@ def _of_sites(study: Study) -> Found:
         yield "resume", f"'resume.fresh' names '{lost[0]}', which does not train in this job; correct or remove it"
 
 
-def _of_classes(study: Study) -> Found:
+def _of_classes(study: Study) -> Misfits:
     names = [one.name for one in study.structures]
     if twice := [name for name in names if names.count(name) > 1]:
         yield "classes", f"'classes' names '{twice[0]}' twice; leave one of them out"
@@ -275,7 +275,7 @@ def _of_classes(study: Study) -> Found:
             yield "overrides", f"'overrides.{role}.classes': classes are the whole study's; write 'classes: [{shown}]'"
 
 
-def _of_result(study: Study) -> Found:
+def _of_result(study: Study) -> Misfits:
     """Contradictions about which model is the result, and how it is tested."""
     labelled = study.of_role("supervised")
     if not labelled and study.select != "last":
@@ -295,7 +295,7 @@ def _of_result(study: Study) -> Found:
     yield from _of_release(study, labelled)
 
 
-def _of_mean(study: Study) -> Found:
+def _of_mean(study: Study) -> Misfits:
     if study.select != "mean":
         if "mean_rounds" in study.model_fields_set:
             yield "mean_rounds", "'mean_rounds' is for 'select': 'mean'; set that, or leave 'mean_rounds' out"
@@ -304,7 +304,7 @@ def _of_mean(study: Study) -> Found:
         yield "mean_rounds", f"'mean_rounds' is {study.mean_rounds}, but there are {there} rounds{after}; lower it"
 
 
-def _of_release(study: Study, labelled: list[str]) -> Found:
+def _of_release(study: Study, labelled: list[str]) -> Misfits:
     said, known = study.release_from, ", ".join(labelled)
     if said == ALL_SITES and ALL_SITES in study.sites:
         yield "release_from", f"'release_from' is '{ALL_SITES}', which is a site of the study too; call that otherwise"
@@ -325,7 +325,7 @@ def _of_release(study: Study, labelled: list[str]) -> Found:
         )
 
 
-def _of_length(study: Study) -> Found:
+def _of_length(study: Study) -> Misfits:
     rounds, warm = study.rounds, study.warm_start.rounds
     if (study.steps is None) == (study.epochs is None):
         yield "steps" if study.steps else "rounds", "give either 'steps' or 'epochs', the length of a round at a site"

@@ -37,11 +37,11 @@ def changed_text(text: str, values: Mapping[str, Any], source: str = "study.yaml
         return dumped({**document.values, **values})
     for key, value in values.items():
         shown = dumped(value, flow=True).removesuffix("...\n").strip()
-        found = next(((k, v) for k, v in _root(text).value if k.value == key), None)
-        if found is None:
+        entry = next(((k, v) for k, v in _root(text).value if k.value == key), None)
+        if entry is None:
             text = f"{text.rstrip()}\n{key}: {shown}\n"
         else:
-            text = f"{text[: found[0].end_mark.index]}: {shown}{text[_end(found[1]) :]}"
+            text = f"{text[: entry[0].end_mark.index]}: {shown}{text[_end(entry[1]) :]}"
     return text
 
 

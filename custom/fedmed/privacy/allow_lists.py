@@ -88,9 +88,9 @@ class Allowed:
 
     def protection(self, epsilon: float | None) -> dict[str, float]:
         """Return what the server may know of the site's own protection, as scalars: ``clip_norm`` and the like."""
-        own = self.privacy
-        facts = {"clip_norm": own.clip_norm, "noise_multiplier": own.noise_multiplier}
-        facts |= {"epsilon": epsilon, "delta": own.delta} if epsilon is not None else {}
+        privacy = self.privacy
+        facts = {"clip_norm": privacy.clip_norm, "noise_multiplier": privacy.noise_multiplier}
+        facts |= {"epsilon": epsilon, "delta": privacy.delta} if epsilon is not None else {}
         return {name: value for name, value in plain_metrics(facts).items() if self._may(name)}
 
     def extras(self, extras: Mapping[str, Any]) -> dict[str, Any]:

@@ -92,9 +92,9 @@ def disclosure_preview(made: Forecast) -> Sheet:
     limits = SheetTable("This site's own limits", source, ["limit", "value"], limits_in_words(made.site))
     leaving = SheetTable("Tensors that leave", "", ["name", "kind", "bytes#", "when"], _leaving(made), long=True)
     tables = [sent, limits, leaving]
-    if beside := _beside(made):
+    if values := _method_values(made):
         columns, note = ["name", "what it is", "to whom", "when", "what it tells about the site"], made.method.title
-        tables.insert(1, SheetTable("Values beside the model", f"Of the method: {note}.", columns, beside))
+        tables.insert(1, SheetTable("Values beside the model", f"Of the method: {note}.", columns, values))
     if stay := _staying(made):
         note = "They lie in the job's folder at the site."
         tables.append(SheetTable("Tensors that stay at the site", note, ["name", "kind"], stay, long=True))
@@ -129,7 +129,7 @@ def _notices(made: Forecast) -> list[str]:
 
 def _extras(made: Forecast) -> list[str]:
     """Notices about values beside the model: who gets them, and that no account covers them."""
-    notices, own = [], made.site.privacy
+    notices, privacy = [], made.site.privacy
     sent = sorted({name for sending in made.disclosures for name in sending.extras})
     if held := sorted(set(made.wanted) - set(sent)):
         notices.append(
@@ -138,24 +138,25 @@ def _extras(made: Forecast) -> list[str]:
         )
     if shared := [sending for sending in made.disclosures if sending.task == "metadata" and sending.extras]:
         names, times = ", ".join(shared[0].extras), count(shared[0].times, "round")
-        noise = "" if own.extras_noise is None else f" Arrays get noise of standard deviation {own.extras_noise:g}."
+        std = privacy.extras_noise
+        noise = "" if std is None else f" Arrays get noise of standard deviation {std:g}."
         what = f"In {times} {names} are computed from all training images and sent. Arrays among them go"
         if any(value.entries for value in made.method.values() if value.name in shared[0].extras):
             what = f"In {times} {names} of single training images is sent. It goes"
         notices.append(f"{what} on to the other sites, without this site's name.{noise}")
-    if sent and own.noise_multiplier is not None:
+    if sent and privacy.noise_multiplier is not None:
         notices.append(
             f"The account (ε, δ) does not cover {', '.join(sent)}: these leave in addition to what the bound speaks of."
         )
     return notices
 
 
-def _beside(made: Forecast) -> list[list[str]]:
+def _method_values(made: Forecast) -> list[list[str]]:
     """Rows of what the method asks of this site beside the model, and what each value tells."""
     when = {value.name: value.when for value in made.method.values()}
     when |= {v.name: f"from round {v.round + 1} on" for v in made.method.values() if v.when == FROM_A_ROUND}
-    asked = {*made.wanted, *(name for sending in made.disclosures for name in sending.extras)}
-    return [[v.name, v.shape, v.direction, when[v.name], v.tells] for v in made.method.values() if v.name in asked]
+    names = {*made.wanted, *(name for sending in made.disclosures for name in sending.extras)}
+    return [[v.name, v.shape, v.direction, when[v.name], v.tells] for v in made.method.values() if v.name in names]
 
 
 def _note(made: Forecast) -> str:
@@ -182,15 +183,15 @@ def _rows(made: Forecast) -> list[list[str]]:
 
 
 def _leaving(made: Forecast) -> list[list[str]]:
-    found: dict[str, list[str]] = {}
+    rows: dict[str, list[str]] = {}
     for sending in (s for s in made.disclosures if not s.refused):
         for name, kind in sending.tensors.items():
             when = "released after training" if sending.task == "release" else f"rounds {_rounds(sending)}"
-            if name in found:
-                found[name][3] += f", {when}"
+            if name in rows:
+                rows[name][3] += f", {when}"
             else:
-                found[name] = [name, kind, str(sending.sizes[name]), when]
-    return list(found.values())
+                rows[name] = [name, kind, str(sending.sizes[name]), when]
+    return list(rows.values())
 
 
 def _staying(made: Forecast) -> list[list[str]]:
@@ -209,22 +210,22 @@ def _rounds(sending: Disclosure) -> str:
 
 def limits_in_words(site: SiteConfig) -> list[list[str]]:
     """Rows of what the site has limited, and of what holds where it has set no limit."""
-    own = site.privacy
+    privacy = site.privacy
     said = {
-        "tensors": _listed(own.allowed_tensors, "all that a job shares"),
-        "numbers": _listed(own.allowed_metrics, "all"),
-        "extras of a method": _listed(own.allowed_extras, ""),
-        "test scores": f"of {own.min_cases} cases or more",
-        "size of an answer": "any" if own.max_bytes is None else f"at most {size(own.max_bytes)}",
-        "norm of an update": "any" if own.clip_norm is None else f"cut to {own.clip_norm:g} where it is larger",
-        "noise": "none" if own.noise_std is None else NOISE.format(own.noise_std),
+        "tensors": _listed(privacy.allowed_tensors, "all that a job shares"),
+        "numbers": _listed(privacy.allowed_metrics, "all"),
+        "extras of a method": _listed(privacy.allowed_extras, ""),
+        "test scores": f"of {privacy.min_cases} cases or more",
+        "size of an answer": "any" if privacy.max_bytes is None else f"at most {size(privacy.max_bytes)}",
+        "norm of an update": "any" if privacy.clip_norm is None else f"cut to {privacy.clip_norm:g} where it is larger",
+        "noise": "none" if privacy.noise_std is None else NOISE.format(privacy.noise_std),
         "private layers": RELEASED[site.allow_release + site.allow_kept_release],
     }
-    if own.extras_noise is not None:
-        said["noise of extras"] = f"{NOISE.format(own.extras_noise)} of an array"
-    if own.noise_std is not None:
-        most = "no limit" if own.max_epsilon is None else f"at most {own.max_epsilon:g}"
-        said["account"] = f"ε at δ = {plain_delta(own.delta)}: {most}; kept in {own.account}, over all jobs"
+    if privacy.extras_noise is not None:
+        said["noise of extras"] = f"{NOISE.format(privacy.extras_noise)} of an array"
+    if privacy.noise_std is not None:
+        most = "no limit" if privacy.max_epsilon is None else f"at most {privacy.max_epsilon:g}"
+        said["account"] = f"ε at δ = {plain_delta(privacy.delta)}: {most}; kept in {privacy.account}, over all jobs"
     return [[limit, value] for limit, value in said.items()]
 
 

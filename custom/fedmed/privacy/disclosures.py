@@ -96,12 +96,12 @@ class SiteDisclosures:
             return
         if self.role in TRAINING_ROLES and self.site.site in study.releasing_sites:
             private = self.policies.of(self.role, study.rounds - 1).private(self.tensors)
-            asked = self._sending("release", trained, private, [])
-            yield asked if self.site.allow_release else replace(asked, refused="'allow_release' is not true")
+            release = self._sending("release", trained, private, [])
+            yield release if self.site.allow_release else replace(release, refused="'allow_release' is not true")
         choosing = study.of_role("supervised") if study.select == "best" else []
-        own = self.site.site in choosing and len(choosing) > 1  # its own best model is tested too
-        scalars = [*self.tested, *(["model_round"] if own else [])]
-        yield self._sending("evaluate", trained + study.evaluate_first + own, [], scalars)
+        tests_own_best = self.site.site in choosing and len(choosing) > 1  # its own best model is tested too
+        scalars = [*self.tested, *(["model_round"] if tests_own_best else [])]
+        yield self._sending("evaluate", trained + study.evaluate_first + tests_own_best, [], scalars)
 
     def _in_rounds(
         self, task: str, rounds: list[int], names: Collection[str], scalars: list[str], extras: Sequence[str]

@@ -98,10 +98,10 @@ def _outside(folder: Path) -> Path:
 
 def _only() -> Path:
     home = Path(HOME).expanduser()
-    found = sorted(path.parent for path in home.glob("*/project.yml"))
-    if len(found) != 1:
-        raise SiteConfigError(f"{home} holds {len(found)} federations; say which with --out")
-    return found[0]
+    folders = sorted(path.parent for path in home.glob("*/project.yml"))
+    if len(folders) != 1:
+        raise SiteConfigError(f"{home} holds {len(folders)} federations; say which with --out")
+    return folders[0]
 
 
 def _ends(certificate: Path) -> str:
@@ -112,8 +112,8 @@ def _report(federation: Federation, made: Sequence[str]) -> None:
     participants = {p["name"]: p for p in federation.project["participants"]}
     print(f"Federation '{federation.project['name']}' in {federation.folder}")
     for name in made:
-        own = next((federation.kits / name / "startup").glob("*.crt"))
-        print(f"  kits/{name:<28} for {_whom(participants[name])}, valid until {_ends(own)}")
+        certificate = next((federation.kits / name / "startup").glob("*.crt"))
+        print(f"  kits/{name:<28} for {_whom(participants[name])}, valid until {_ends(certificate)}")
     print(ADVICE.format(end=_ends(federation.kits / made[0] / "startup" / "rootCA.pem")))
 
 

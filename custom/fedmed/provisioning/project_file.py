@@ -22,12 +22,12 @@ class _OpenModel(YamlModel):
 
     @model_validator(mode="after")
     def _has_no_slip(self) -> Self:
-        found = []
+        slips = []
         for key in self.model_extra or {}:
             if near := get_close_matches(key, type(self).model_fields, 1, cutoff=0.8):
-                found.append((key, f"unknown key '{key}'; did you mean '{near[0]}'?"))
-        if found:
-            raise Contradictions(found)
+                slips.append((key, f"unknown key '{key}'; did you mean '{near[0]}'?"))
+        if slips:
+            raise Contradictions(slips)
         return self
 
     @field_validator("connection_security", check_fields=False)
@@ -102,8 +102,8 @@ class ProjectFile(_OpenModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if found := list(self._contradictions()):
-            raise Contradictions(found)
+        if mistakes := list(self._contradictions()):
+            raise Contradictions(mistakes)
         return self
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:

@@ -129,8 +129,8 @@ class Checkpoint(YamlModel):
 
     def private_rounds(self, site: str) -> set[int]:
         """Rounds whose private state the site must keep for it."""
-        found = {self.server.last_round.get(site), self.selection.best_private.get(site)}
-        return {round for round in found if round is not None}
+        rounds = {self.server.last_round.get(site), self.selection.best_private.get(site)}
+        return {round for round in rounds if round is not None}
 
     def check_same(self, config: Mapping[str, Any]) -> None:
         """Refuse to continue the run with a job that would make another one of it.
@@ -150,10 +150,10 @@ class Checkpoint(YamlModel):
                         f"the job is not the one that it resumes: '{key}' of its {part} is {now}, it was {then}; use "
                         "the same job and the same version of the bundle, or start a new run"
                     )
-        asked = config["study"]["rounds"]
-        if asked <= self.round:
+        rounds = config["study"]["rounds"]
+        if rounds <= self.round:
             done = self.round + 1
-            raise JobError(f"the run that the job resumes has {done} rounds; 'rounds' is {asked}, ask for more")
+            raise JobError(f"the run that the job resumes has {done} rounds; 'rounds' is {rounds}, ask for more")
 
     def check_network(self, model: Mapping[str, Tensor]) -> None:
         """Refuse to continue the run with a model of another network.
@@ -255,13 +255,13 @@ class Checkpoints:
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise StateError(f"{path} was written by another version of FedMed; continue with that one")
         try:
-            found = Checkpoint.model_validate(content, strict=True)
+            checkpoint = Checkpoint.model_validate(content, strict=True)
         except ValidationError as error:
             what = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])
             raise StateError(f"{path} cannot be read: {what}; copy the run's folder again") from error
-        if found.round != round:
+        if checkpoint.round != round:
             raise StateError(f"{path} is of another round; copy the run's folder again")
-        return found
+        return checkpoint
 
     def sound(self, sites: Mapping[str, Path] | None = None, back: bool = False) -> Checkpoint:
         """The checkpoint of the last round, or that of the round before where a file of the last one is damaged.
@@ -282,11 +282,11 @@ class Checkpoints:
             if not before:
                 raise StateError(f"{error}. No checkpoint of an earlier round is kept here to go back to") from error
             try:
-                found = self._whole(before[0], sites or {})
+                earlier = self._whole(before[0], sites or {})
             except StateError as other:
                 raise StateError(f"{error}; and of the round before: {other}") from other
-            log.warning("%s. The run goes back to its round %d", error, found.round)
-            return found
+            log.warning("%s. The run goes back to its round %d", error, earlier.round)
+            return earlier
 
     def settle(self, sites: Mapping[str, Path]) -> None:
         """Make the sound checkpoint the last one; arguments and errors as of :meth:`sound`."""
@@ -296,12 +296,12 @@ class Checkpoints:
                 self.path(round).unlink()
 
     def _whole(self, round: int, sites: Mapping[str, Path]) -> Checkpoint:
-        found = self.read(round)
-        for needed in sorted(found.models):
+        checkpoint = self.read(round)
+        for needed in sorted(checkpoint.models):
             self.read_model(needed)
         for site, folder in sites.items():
-            check_kept(folder, found.private_rounds(site))
-        return found
+            check_kept(folder, checkpoint.private_rounds(site))
+        return checkpoint
 
     def read_model(self, round: int) -> dict[str, Tensor]:
         """Read a kept model.
@@ -361,8 +361,8 @@ def find_checkpoints(id: str, app: Path, folder: Path) -> Checkpoints:
     for place in places:
         if (place / RESULT).is_file():
             raise StateError(f"job '{id}' was finished ({place / RESULT}); there is nothing to resume")
-        if (found := Checkpoints(place)).there():
-            return found
+        if (checkpoints := Checkpoints(place)).there():
+            return checkpoints
     looked = "\n".join(f"    {place / CHECKPOINTS}" for place in places)
     raise StateError(
         f"the state of job '{id}' is not at this server. Looked for\n{looked}\nDownload that job's result, or find its "

@@ -22,12 +22,12 @@ MARK = "FEDMED_SIMULATION"  # a text of its own for each simulation
 
 def marked(mark: str) -> list[psutil.Process]:
     """Living processes with this mark, but for the asking one."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.pid != os.getpid() and process.environ().get(MARK) == mark:
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def end_marked(mark: str) -> None:

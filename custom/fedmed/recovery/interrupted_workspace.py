@@ -22,8 +22,8 @@ def interrupted(workspace: Path) -> Path | None:
     Raises:
         StateError: the run is finished.
     """
-    found = _unfinished(workspace, [records(path) for path in _backups(workspace.parent, f"{workspace.name}.")])
-    return found and found.parents[2]
+    folder = _unfinished(workspace, [records(path) for path in _backups(workspace.parent, f"{workspace.name}.")])
+    return folder and folder.parents[2]
 
 
 def next_backup(workspace: Path) -> Path:
@@ -47,9 +47,9 @@ def move_interrupted(workspace: Path, sites: Iterable[str]) -> str | None:
     """
     server = workspace / "server"
     backups = [path.name for path in _backups(server)]
-    found = _unfinished(workspace, [records(workspace, name) for name in backups])
-    if found is None or found.parent.name != RUN:
-        return found.parent.name if found else None
+    unfinished = _unfinished(workspace, [records(workspace, name) for name in backups])
+    if unfinished is None or unfinished.parent.name != RUN:
+        return unfinished.parent.name if unfinished else None
     name = f"{BACKUP}{len(backups) + 1}"
     for folder in (*(workspace / site for site in sites), server):  # the server last: it decides whether there is a run
         if (folder / RUN).is_dir() and not (folder / name).exists():
@@ -64,8 +64,8 @@ def _unfinished(workspace: Path, backups: Iterable[Path]) -> Path | None:
         raise StateError(f"the run in {workspace} is finished; there is nothing to resume")
     if Checkpoints(here).there():
         return here
-    found = [] if (here / FACTS).is_file() else [path for path in backups if Checkpoints(path).there()]
-    return found[-1] if found else None
+    unfinished = [] if (here / FACTS).is_file() else [path for path in backups if Checkpoints(path).there()]
+    return unfinished[-1] if unfinished else None
 
 
 def _backups(folder: Path, prefix: str = "") -> list[Path]:

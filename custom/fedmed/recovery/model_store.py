@@ -52,8 +52,8 @@ class ModelStore:
         self.folder, self.seed = Path(folder), study.seed
         self.bundle = job.bundle(job.model_role)
         kind = check_bundle(self.bundle, Use())
-        said, own = study.structures, self.bundle.classes
-        self.classes = described([one.name for one in own], said, own)
+        said, known = study.structures, self.bundle.classes
+        self.classes = described([one.name for one in known], said, known)
         self.classes_learnt = self.classes if kind.labelled or said else []
         self.checkpoint = self._find("checkpoint", study.checkpoint) if study.checkpoint else None
         self.encoder, self._patterns = study.encoder, study.checkpoint_tensors or None
@@ -101,21 +101,21 @@ class ModelStore:
         tensors = named_tensors(self._network)
         if self.checkpoint is None:
             return tensors
-        found, names = _read_checkpoint(self.checkpoint), self.taken
+        loaded, names = _read_checkpoint(self.checkpoint), self.taken
         if not names:
             raise JobError(f"'checkpoint_tensors' {self._patterns} match no tensor of the model; correct them")
-        unknown = [name for name in found if name not in tensors] if self._patterns is None else []
+        unknown = [name for name in loaded if name not in tensors] if self._patterns is None else []
         if unknown:
             raise self._misfit(unknown[0], "which the model does not have; say what to take in 'checkpoint_tensors'")
         for name in names:
-            if name not in found:
+            if name not in loaded:
                 raise self._misfit(name, f"which it does not hold; {OTHER}")
-            if found[name].shape != tensors[name].shape or found[name].dtype != tensors[name].dtype:
+            if loaded[name].shape != tensors[name].shape or loaded[name].dtype != tensors[name].dtype:
                 raise self._misfit(
-                    name, f"which it holds as {kind(found[name])}, the model as {kind(tensors[name])}; {OTHER}"
+                    name, f"which it holds as {kind(loaded[name])}, the model as {kind(tensors[name])}; {OTHER}"
                 )
         log.info("the federation starts from %s: %d of %d tensors", self.checkpoint, len(names), len(tensors))
-        return {**tensors, **{name: found[name] for name in names}}
+        return {**tensors, **{name: loaded[name] for name in names}}
 
     def _misfit(self, name: str, what: str) -> JobError:
         return JobError(f"checkpoint {self.checkpoint} does not fit the job's model at tensor '{name}', {what}")

@@ -71,8 +71,8 @@ def find_interrupted(run: Path | str, job: Path | None = None) -> Interrupted:
         for place in PLACES:
             if (root / place / RESULT).is_file():
                 raise StateError(f"the run at {folder} is finished; there is nothing to resume")
-            if (found := Checkpoints(root / place)).there():
-                return Interrupted(_id(root), found, job or _job(root))
+            if (checkpoints := Checkpoints(root / place)).there():
+                return Interrupted(_id(root), checkpoints, job or _job(root))
     looked = ", ".join(f"{place}/{CHECKPOINTS}" for place in PLACES[:2])
     raise StateError(
         f"{folder} holds no state of a run. Looked for {looked}; give the job's downloaded result or the server's run "
@@ -88,8 +88,8 @@ def _id(root: Path) -> str:
 
 
 def _job(root: Path) -> Path | None:
-    found = sorted(path.parent for path in (root / "job").glob("**/meta.json"))
-    return found[0] if found else None
+    jobs = sorted(path.parent for path in (root / "job").glob("**/meta.json"))
+    return jobs[0] if jobs else None
 
 
 def write_resumed(

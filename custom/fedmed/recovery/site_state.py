@@ -85,21 +85,21 @@ class SiteState:
 
     def _copy(self, path: Path, places: Iterable[Path]) -> None:
         """Have a file of an earlier job here too, if there is one, and none here."""
-        found = [place for place in places if place.is_file()]
-        if path.is_file() or not found:
+        files = [place for place in places if place.is_file()]
+        if path.is_file() or not files:
             return
         try:
-            made_with = load_tensors(found[0]).get("made_with", {})
+            made_with = load_tensors(files[0]).get("made_with", {})
         except StateError as error:
             raise StateError(f"{error}; {BACK}") from error
         for key, value in self.made_with.items():
             if made_with.get(key) != value:
                 raise StateError(
-                    f"{found[0]} was made with '{key}' {made_with.get(key)!r}, this job has {value!r}: it is not the "
+                    f"{files[0]} was made with '{key}' {made_with.get(key)!r}, this job has {value!r}: it is not the "
                     "run that it says it continues; use the same job, or start a new run"
                 )
-        if not link(found[0], path):  # a state file is never written twice, so a second name is as good as a copy
-            with found[0].open("rb") as source:
+        if not link(files[0], path):  # a state file is never written twice, so a second name is as good as a copy
+            with files[0].open("rb") as source:
                 save_file(path, lambda stream: shutil.copyfileobj(source, stream))
 
     def save(self, round: int, private: Mapping[str, Tensor], **content: Any) -> None:
@@ -116,10 +116,10 @@ class SiteState:
         try:
             return self._best(OWN_BEST)
         except StateError as error:
-            if not (found := self._best(SECOND)):
+            if not (copy := self._best(SECOND)):
                 raise
             log.warning("%s; its copy %s is taken", error, SECOND)
-            return found
+            return copy
 
     def _best(self, name: str) -> dict[str, Any]:
         self._copy(path := self.folder / name, self._places(path, self._jobs(START)))

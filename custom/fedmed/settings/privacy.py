@@ -75,8 +75,8 @@ class Privacy(YamlModel, json_schema_extra=not_required("account")):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if found := [(key, f"'privacy.{key}' {text}") for key, text in self._contradictions()]:
-            raise Contradictions(found)
+        if mistakes := [(key, f"'privacy.{key}' {text}") for key, text in self._contradictions()]:
+            raise Contradictions(mistakes)
         return self
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:

@@ -37,14 +37,14 @@ class ServerFile(Machine):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        found = []
+        mistakes = []
         if self.data_root is not None and self.demo is not None:
-            found += [("demo", "give either 'data_root' (a folder) or 'demo' (a kind of demo data)")]
+            mistakes += [("demo", "give either 'data_root' (a folder) or 'demo' (a kind of demo data)")]
         if (self.demo is None) != (self.demo_site is None):
             key = "demo" if self.demo is None else "demo_site"
-            found += [(key, "'demo' (a kind of demo data) and 'demo_site' (one of its sites) go together")]
-        if found:
-            raise Contradictions(found)
+            mistakes += [(key, "'demo' (a kind of demo data) and 'demo_site' (one of its sites) go together")]
+        if mistakes:
+            raise Contradictions(mistakes)
         return self
 
     def facts(self) -> dict[str, Any]:

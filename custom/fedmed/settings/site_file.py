@@ -90,17 +90,17 @@ class SiteFile(Machine, json_schema_extra=not_required("privacy")):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        found = []
+        wrong = []
         if (self.data_root is None) == (self.demo is None):
-            found += [("data_root", "give either 'data_root' (a folder) or 'demo' (a kind of demo data)")]
+            wrong += [("data_root", "give either 'data_root' (a folder) or 'demo' (a kind of demo data)")]
         if self.amp and self.device == "cpu":
-            found += [("amp", "key 'amp' is true, but the device is the CPU; mixed precision needs a GPU")]
+            wrong += [("amp", "key 'amp' is true, but the device is the CPU; mixed precision needs a GPU")]
         if self.allow_release and self.privacy.noise_multiplier is not None:
             text = "released layers carry no noise, so the account would be void; choose one of the two"
-            found += [("allow_release", f"key 'allow_release' is true, but 'privacy.noise_multiplier' is set: {text}")]
+            wrong += [("allow_release", f"key 'allow_release' is true, but 'privacy.noise_multiplier' is set: {text}")]
         if self.allow_kept_release and not self.allow_release:
             text = "what is not released cannot be kept; set 'allow_release' to true too, or leave it out"
-            found += [("allow_kept_release", f"key 'allow_kept_release' is true, but 'allow_release' is not: {text}")]
-        if found:
-            raise Contradictions(found)
+            wrong += [("allow_kept_release", f"key 'allow_kept_release' is true, but 'allow_release' is not: {text}")]
+        if wrong:
+            raise Contradictions(wrong)
         return self

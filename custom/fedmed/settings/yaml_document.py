@@ -107,13 +107,13 @@ def _note_lines(node: yaml.Node | None, place: Place, lines: dict[Place, int], a
     if id(node) in above:
         return twice
     if isinstance(node, yaml.MappingNode):
-        own: set[str] = set()
+        names: set[str] = set()
         for key, value in node.value:
             name, line = str(key.value), key.start_mark.line + 1
-            if name in own and name != "<<":
+            if name in names and name != "<<":
                 first = lines[(*place, name)]
                 twice.append(Mistake(f"key '{name}' occurs twice, in line {first} and here; remove one", line))
-            own.add(name)
+            names.add(name)
             lines.setdefault((*place, name), line)
             twice += _note_lines(value, (*place, name), lines, above | {id(node)})
     elif isinstance(node, yaml.SequenceNode):
@@ -123,12 +123,12 @@ def _note_lines(node: yaml.Node | None, place: Place, lines: dict[Place, int], a
     return twice
 
 
-def refusal(error: type[FedMedError], path: Path | str, found: Sequence[Mistake], example: str = "") -> FedMedError:
+def refusal(error: type[FedMedError], path: Path | str, mistakes: Sequence[Mistake], example: str = "") -> FedMedError:
     """Return the error that says every mistake, in the order of the file, and shows an example."""
     ending = f". Example:\n{example}" if example else ""
-    if len(found) == 1:
-        line = f", line {found[0].line}" if found[0].line else ""
-        return error(f"{path}{line}: {found[0].text}{ending}")
-    ordered = sorted(found, key=lambda mistake: mistake.line or 0)
+    if len(mistakes) == 1:
+        line = f", line {mistakes[0].line}" if mistakes[0].line else ""
+        return error(f"{path}{line}: {mistakes[0].text}{ending}")
+    ordered = sorted(mistakes, key=lambda mistake: mistake.line or 0)
     text = "".join(f"\n  {f'line {one.line}: ' if one.line else ''}{one.text}" for one in ordered)
-    return error(f"{path}: {len(found)} mistakes:{text}{ending and chr(10)}{ending.removeprefix('. ')}")
+    return error(f"{path}: {len(mistakes)} mistakes:{text}{ending and chr(10)}{ending.removeprefix('. ')}")

@@ -127,18 +127,18 @@ def check_model(
     Raises:
         FedMedError: of the type ``error``, with every mistake: key, line, value and what it must be.
     """
-    found = list(document.twice)
+    mistakes = list(document.twice)
     try:  # as JSON: strict about kinds of values, and yet a list can be a tuple and a text a path
         text = json.dumps(_without_empty(document.values, model), default=str)
-        found += [Mistake(ODD.format(place[-1]), document.line(place)) for place in _odd_keys(document.values)]
+        mistakes += [Mistake(ODD.format(place[-1]), document.line(place)) for place in _odd_keys(document.values)]
         made = model.model_validate_json(text, strict=True, context={"file": document.path, **(context or {})})
     except ValidationError as problem:
-        found += in_plain_words(problem, model, json.loads(text), document)
-        raise refusal(error, document.path, found, example) from problem
+        mistakes += in_plain_words(problem, model, json.loads(text), document)
+        raise refusal(error, document.path, mistakes, example) from problem
     except (ValueError, RecursionError) as problem:  # an anchor within itself
         raise refusal(error, document.path, [Mistake(f"cannot be used ({problem})")], example) from problem
-    if found:
-        raise refusal(error, document.path, found, example)
+    if mistakes:
+        raise refusal(error, document.path, mistakes, example)
     return made
 
 
@@ -170,12 +170,12 @@ class Contradictions(ValueError):
     """Keys that are right each, but not together.
 
     Args:
-        found: key at which the line is shown, and a sentence that names all keys concerned.
+        mistakes: key at which the line is shown, and a sentence that names all keys concerned.
     """
 
-    def __init__(self, found: Sequence[tuple[str, str]]) -> None:
-        self.found = list(found)
-        super().__init__("; ".join(text for _, text in found))
+    def __init__(self, mistakes: Sequence[tuple[str, str]]) -> None:
+        self.mistakes = list(mistakes)
+        super().__init__("; ".join(text for _, text in mistakes))
 
 
 def in_plain_words(error: ValidationError, model: type[BaseModel], values: Any, document: Document) -> list[Mistake]:
@@ -207,7 +207,7 @@ def _said(one: Mapping[str, Any], place: Place, model: type[BaseModel]) -> Itera
     """Yield place, sentence, and what the value must be."""
     kind, value, error = one["type"], one["input"], one.get("ctx", {}).get("error")
     if isinstance(error, Contradictions):
-        yield from (((*place, key), text, "") for key, text in error.found)
+        yield from (((*place, key), text, "") for key, text in error.mistakes)
     elif kind == "missing":
         about = _keys(model, place[:-1])[str(place[-1])].description
         yield place, f"{_words(place)} is missing" + (f": {about.rstrip('.')}" if about else ""), ""
@@ -248,7 +248,7 @@ def _keys(model: type[BaseModel], place: Place) -> dict[str, FieldInfo]:
     models = {model}
     for key in (key for key in place if isinstance(key, str)):
         fields = [field for one in models for name, field in one.model_fields.items() if key in (name, field.alias)]
-        models = {found for field in fields for found in _models(field.annotation)}
+        models = {kind for field in fields for kind in _models(field.annotation)}
     return {field.alias or name: field for one in models for name, field in one.model_fields.items()}
 
 
