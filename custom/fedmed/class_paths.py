@@ -19,9 +19,6 @@ _PATH = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
 def check_path(path: Any, rooms: Collection[str], allowed: Collection[str] = ()) -> str:
     """Return a class path that a job may name. Nothing is imported.
 
-    Args:
-        path, rooms, allowed: as :func:`load_class`.
-
     Raises:
         JobError: not a class path, or outside the rooms and not allowed.
     """

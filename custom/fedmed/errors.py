@@ -43,11 +43,6 @@ class SharingError(FedMedError):
 class UpdateRefused(FedMedError):
     """The server refuses a site's update.
 
-    Args:
-        site: the site that sent it.
-        reason: what is wrong, in plain words.
-        tensor: the tensor concerned, if there is one.
-
     Attributes:
         reason, tensor: on one line, and not longer than a line can be read.
     """

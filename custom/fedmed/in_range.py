@@ -19,7 +19,6 @@ def in_range(
 
     Args:
         name, of: how an error calls it: ``'name'``, then ``of``, such as `` of the server's optimizer``.
-        value: as a job says it.
         least, above, below, most: its bounds; the first and the last may be reached.
 
     Raises:

@@ -41,7 +41,6 @@ def in_terminal(text: object, most: int | None = None) -> str:
     """One line for a terminal or a log: control characters, line breaks too, are written out, such as ``\\x1b``.
 
     Args:
-        text: anything, as ``str`` shows it.
         most: characters of the text that are kept; ``…`` stands for the others.
     """
     shown = str(text)

@@ -58,7 +58,6 @@ def check_limits(text: str, aliases: bool = True) -> None:
     """Return if a text is within all limits; nothing of it is built.
 
     Args:
-        text: YAML.
         aliases: whether it may have some.
 
     Raises:

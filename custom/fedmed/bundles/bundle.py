@@ -45,11 +45,8 @@ class Bundle:
     """An installed bundle with the overlays and overrides that a job names.
 
     Args:
-        name: folder name of the bundle.
         overlays: names of files in ``configs/``, or of FedMed's own overlays for every bundle, merged over ``train``,
             in order.
-        overrides: plain values from the job, checked against the bundle's own allow-list.
-        site_bundles: the site's folder of bundles, if it has one.
     """
 
     def __init__(
@@ -343,7 +340,6 @@ def server_bundle(bundle: Bundle, said: Mapping[str, Any]) -> Bundle:
     """Return the bundle with the server's own overlay and settings on top.
 
     Args:
-        bundle: as sites open it.
         said: by :meth:`fedmed.methods.method.Method.server_training`.
 
     Raises:

@@ -156,8 +156,6 @@ def merge(local: Mapping[str, Tensor], received: Mapping[str, Tensor], required:
     """Replace a site's tensors by those received, strictly.
 
     Args:
-        local: all tensors of the site's model.
-        received: what the server sent.
         required: names that the site's role must receive.
 
     Raises:

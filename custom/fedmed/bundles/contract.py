@@ -105,8 +105,6 @@ def faults(bundle: Bundle, use: Use, settings: Mapping[str, str] | None = None) 
     """Everything that a bundle lacks, each with the place to put it; empty for a sound one. No component is built.
 
     Args:
-        bundle: with its overlays.
-        use: what it is opened for.
         settings: ids that its kind of task needs in the configuration -> what they are.
     """
     return [*_of_federation(bundle), *_of_metadata(bundle), *_of_configs(bundle, use, settings or {})]

@@ -29,7 +29,6 @@ def write_digests(root: Path, made_of: Mapping[str, Any]) -> None:
     """Write the digests of all files of a bundle.
 
     Args:
-        root: the bundle's folder.
         made_of: ``bundle``, the name of the one whose configurations it holds, and ``overlays`` that are merged in.
     """
     content = {"format": FORMAT, "made_of": dict(made_of), "files": dict(file_digests(root))}
@@ -57,10 +56,6 @@ def read_digests(root: Path) -> dict[str, Any] | None:
 
 def changed_files(root: Path, needed: Collection[str] = ()) -> list[str]:
     """Files that are not as they were exported, that are missing, or that are needed and not listed.
-
-    Args:
-        root: the bundle's folder.
-        needed: paths in it that are about to be used.
 
     Raises:
         BundleError: ``digests.json`` is damaged.

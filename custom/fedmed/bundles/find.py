@@ -32,10 +32,6 @@ def check_name(name: str, what: str) -> str:
 def find_bundle(name: str, site_bundles: Path | None = None) -> Path:
     """Return a bundle's root: the site's folder, ``$FEDMED_HOME/bundles``, then the checkout.
 
-    Args:
-        name: the bundle's folder name.
-        site_bundles: the site's own folder of bundles, from its YAML.
-
     Raises:
         BundleError: no such bundle; names every folder looked at, and the bundle that may be meant.
     """
@@ -53,12 +49,7 @@ def find_bundle(name: str, site_bundles: Path | None = None) -> Path:
 
 
 def bundle_digest(root: Path, shared: Mapping[str, Path] | None = None) -> str:
-    """SHA-256 of a bundle's configs and Python files, which say what it does; not of weights and documents.
-
-    Args:
-        root: the bundle's folder.
-        shared: name -> file of overlays that the bundle can use too.
-    """
+    """SHA-256 of a bundle's configs and Python files, which say what it does; not of weights and documents."""
     files = [p for p in sorted(root.rglob("*")) if p.is_file() and _defines_behaviour(p.relative_to(root))]
     named = [(path.relative_to(root).as_posix(), path) for path in files]
     named += [(f"fedmed/overlays/{path.name}", path) for _, path in sorted((shared or {}).items())]

@@ -42,7 +42,6 @@ def open_given(root: Path, place: Path, trusted: Collection[str] = ()) -> Path:
     """Return a bundle's folder that may be run.
 
     Args:
-        root: as it was given.
         place: an empty folder, which must stay as long as the bundle is used.
         trusted: digests of bundles that may run their own code, or their first letters, at least 16.
 
@@ -175,10 +174,7 @@ def settings_of(given: Mapping[str, Any], ours: Mapping[str, Any], where: str, b
     """The plain settings in which a given configuration differs from the installed one.
 
     Args:
-        given: content of the given file.
         ours: the installed bundle's, with the overlays merged in.
-        where: the given file, for errors.
-        base: the installed bundle, for errors.
 
     Raises:
         BundleError: an entry that the installed one does not have, or that differs and is not a plain value.

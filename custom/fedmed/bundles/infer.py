@@ -50,7 +50,6 @@ def infer_image(root: Path, image: Path, **settings: Any) -> nib.Nifti1Image:
     Args:
         root: a bundle with weights; its ``inference.*`` reads images from ``dataset_dir`` and writes one result each
             to ``output_dir``, as MONAI's bundles do.
-        image: NIfTI.
         settings: values of ``inference.*`` to replace, such as ``device="cpu"``.
 
     Returns:
@@ -91,10 +90,6 @@ def run_inference(root: Path, configs: Sequence[Path], values: Mapping[str, Any]
 
 def open_inference(root: Path, values: Mapping[str, Any]) -> ConfigParser:
     """A bundle's inference, whose parts are to be used one by one; its code is found from then on.
-
-    Args:
-        root: the bundle.
-        values: of ``inference.*`` to replace, such as ``dataset_dir``.
 
     Raises:
         BundleError: it fails; says why.

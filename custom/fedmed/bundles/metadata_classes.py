@@ -31,7 +31,6 @@ def classes_of(configured: Any, metadata: Mapping[str, Any], root: Path) -> list
 
     Args:
         configured: ``classes`` of the merged configuration; no list where it names none.
-        metadata, root: of the bundle.
 
     Raises:
         BundleError: an entry of the metadata's ``classes`` is malformed.

@@ -60,10 +60,6 @@ DICE = Score("dice", "Dice", "dice_mean", "dice_std")  # of bundles and runs tha
 def parse_score(values: Any, path: Path) -> Score:
     """Read a bundle's ``score``; without one it is Dice.
 
-    Args:
-        values: what ``federation.yaml`` says.
-        path: that file, for messages.
-
     Raises:
         BundleError: an unknown or missing key, or a value that is not a word.
     """

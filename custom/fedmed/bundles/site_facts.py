@@ -66,11 +66,6 @@ def config_ids(parser: ConfigParser) -> list[str]:
 def usable_facts(facts: Mapping[str, Any], ids: Collection[str], where: str) -> dict[str, Any]:
     """Return the facts that a configuration has; others may be left out only where a bundle may lack them.
 
-    Args:
-        facts: name -> value.
-        ids: of the configuration's first level.
-        where: the bundle, for errors.
-
     Raises:
         BundleError: a fact that there is not, or one that the configuration lacks and must have, or that it seems to
             misspell; with the nearest name.
@@ -141,12 +136,6 @@ def _example(what: str | list[str]) -> str:
 
 def check_words(parser: ConfigParser, words: Mapping[str, str], source: Path, bundle: str) -> None:
     """Refuse a site whose words are not those that a bundle needs.
-
-    Args:
-        parser: the bundle's configuration with the site's facts.
-        words: the site's own.
-        source: the site's YAML, for the error.
-        bundle: its name, for the error.
 
     Raises:
         SiteConfigError: names file, word, and what to write.

@@ -54,11 +54,9 @@ class Client:
 
     Args:
         job: as the site's own app says it, read with the site's own list of classes.
-        site: the site's own facts.
         folder: the job's folder at this site; private state, progress and evaluation lie there.
         role: in the job; None = the one that the study gives the site.
         should_abort: asked before every iteration.
-        stream: receives scalars for TensorBoard.
 
     Raises:
         JobError: the study does not have the site.
@@ -307,11 +305,6 @@ def count_trained(parser: ConfigParser, site: SiteConfig, role: str) -> TrainedO
     """Count the images, or videos, that a round reads, with and without their labels, and whose they are.
 
     A bundle's ``train`` reads the list of the site's role; beside images without labels ``labeled`` reads others.
-
-    Args:
-        parser: the bundle's configuration for a task of training.
-        site: its settings.
-        role: ``supervised`` or ``unsupervised``.
 
     Raises:
         DataError: a list cannot be read.

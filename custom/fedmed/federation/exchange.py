@@ -36,9 +36,6 @@ Form = tuple[tuple[str, str], ...]  # of a site's values: names, and whether num
 class Exchange:
     """The server's side of one round's exchange.
 
-    Args:
-        job: its sites, and which values its method exchanges.
-
     Attributes:
         open: whether answers are awaited.
         values: site -> what it sent and the others may get.
@@ -87,11 +84,6 @@ class Exchange:
 
     def take(self, answers: Mapping[str, Extras], round: int, sites: list[str]) -> None:
         """Check the answers and keep what fits together; whatever is wrong with one, its site still trains.
-
-        Args:
-            answers: site -> what it sent.
-            round: for which they were asked.
-            sites: those asked.
 
         Raises:
             JobError: values that are told once came from nobody.

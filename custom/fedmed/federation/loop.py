@@ -37,11 +37,9 @@ def run_job(
     """Run a job in this process.
 
     Args:
-        folder: job folder.
         workspace: receives the same tree as a simulator's workspace.
         sites: settings of sites; those not given are looked up as a site would.
         resume: go on with an interrupted run in the workspace, if there is one.
-        answer: what a site does with a task.
 
     Returns:
         The server, with the selected model in ``tensors``.

@@ -30,10 +30,6 @@ log = logging.getLogger("fedmed.server")
 class TransactionalAggregator:
     """A rule with what its last good round left.
 
-    Args:
-        rule: the rule.
-        study: sites, roles, rounds.
-
     Attributes:
         outcome: of the current round, None until the round is good.
         for_roles: role -> tensors that its sites train from instead of the model's.
@@ -221,13 +217,7 @@ class OpenRound:
 
 
 class UpdateCheck:
-    """Conditions under which an update is taken.
-
-    Args:
-        study: who trains, how many steps, and the largest accepted norm of an update.
-        policies: what each role sends.
-        applied: its rule is asked for the values that it uses beside the tensors.
-    """
+    """Conditions under which an update is taken."""
 
     def __init__(self, study: Study, policies: RolePolicies, applied: TransactionalAggregator) -> None:
         self.study, self.policies, self.applied = study, policies, applied
@@ -251,13 +241,7 @@ class UpdateCheck:
 
 
 class TaskMaker:
-    """Makes tasks from the job's study and sharing policies.
-
-    Args:
-        job: sites, roles, rounds, and the study's digest.
-        store: the starting model and the bundle's hash.
-        policies: what each role receives.
-    """
+    """Makes tasks from the job's study and sharing policies."""
 
     def __init__(self, job: Job, store: ModelStore, policies: RolePolicies) -> None:
         self.study, self.digest, self.store, self.policies = job.study, job.digest, store, policies
@@ -276,11 +260,9 @@ class TaskMaker:
 
         Args:
             name: ``train``, ``metadata``, ``validate`` or ``evaluate``.
-            site: who gets it.
             round: the round to train, or the one whose aggregate is scored (-1: the starting model).
             tensors: the whole model; the site gets what its role receives.
             private_round: round of the private state that the site continues, or None.
-            keep_rounds: further rounds whose private state the site must keep.
         """
         role = self.study.sites[site]
         received = [*self.policies.of(role, round).received(tensors), *self.start_names(role, private_round, round)]
@@ -314,9 +296,7 @@ class TaskMaker:
         starts those of the warm start, or of the checkpoint, and the statistics that labelled sites share.
 
         Args:
-            role: the site's role.
             last: round of the site's last update in the model, or None.
-            round: the round of the task.
         """
         private = self.policies.of(role, round).private(self.store.initial)
         before = set(self.policies.of(role, last or 0).private(self.store.initial))

@@ -40,7 +40,6 @@ class Progress:
     """Progress of one site.
 
     Args:
-        site: its name.
         folder: the job's folder at this site; ``progress.jsonl`` is written there.
         stream: called with (name, value, global step) for every scalar that the server may see.
     """
@@ -105,11 +104,7 @@ def site_parser(
     """Return the bundle's configuration with the site's own facts and what the task asks for.
 
     Args:
-        bundle: with the job's overlays and overrides.
-        site: its settings.
-        folder: the job's folder at the site.
         task: its round, the site's place, and epochs, from which ``epoch_length`` follows.
-        seed: the job's seed.
         facts: further ids -> values; those that the configuration does not have are left out.
 
     Raises:
@@ -190,7 +185,6 @@ class OpenedModel:
     """A task's model at a site.
 
     Attributes:
-        parser: the bundle's configuration for the task.
         network: filled with ``tensors``.
         policy: which tensors the site receives, sends and keeps.
         tensors: before training.
@@ -217,13 +211,6 @@ class OpenedModel:
 def open_model(parser: ConfigParser, bundle: Bundle, job: Job, role: str, task: Task, kept: SiteState) -> OpenedModel:
     """Build the model of a task.
 
-    Args:
-        parser: the bundle's configuration for the task.
-        bundle: names the sharing groups.
-        job, role: the site's part.
-        task: carries what the site receives.
-        kept: what the site keeps on its disk.
-
     Raises:
         SharingError: what was received does not fit the network.
         StateError: what the site kept is missing or damaged.
@@ -246,15 +233,7 @@ def open_model(parser: ConfigParser, bundle: Bundle, job: Job, role: str, task: 
 
 
 def run_trainer(trainer: Any, steps: int, aborted: Asked, report: Report, handlers: Sequence[Any]) -> dict[str, float]:
-    """Train and return the round's mean of every scalar that the engine reports, as ``train_…``.
-
-    Args:
-        trainer: the bundle's, with its state.
-        steps: of the round.
-        aborted: asked before every iteration.
-        report: called some times a round.
-        handlers: those that the bundle wants in a federation.
-    """
+    """Train and return the round's mean of every scalar that the engine reports, as ``train_…``."""
     sums: dict[str, float] = {}
     done = 0
 

@@ -21,11 +21,6 @@ class OwnBest:
     The paper's clients validate the global model as they receive it, before they train. So do these: what is kept is
     the received model with the site's own private layers, not what the site makes of it. It is calibrated by the
     site's own list. Nothing of it leaves the site but its scores.
-
-    Args:
-        site: its name.
-        bundle: names the score and the tensor of the calibration.
-        state: where it is kept.
     """
 
     def __init__(self, site: str, bundle: Bundle, state: SiteState) -> None:
@@ -37,8 +32,6 @@ class OwnBest:
 
         Args:
             task: with which it came, to train or to validate.
-            model: as it was scored.
-            scores: what the site found.
 
         Raises:
             StateError: it cannot be written, or the one before cannot be read.
@@ -61,12 +54,7 @@ class EarlierScores:
         self._scores: dict[str, tuple[dict[str, float], Path]] = {}
 
     def again(self, digest: str, folder: Path) -> dict[str, float] | None:
-        """The scores of a network that was tested before, whose files are copied; None for a new one.
-
-        Args:
-            digest: of the filled network.
-            folder: of the files that its test would leave.
-        """
+        """The scores of a network that was tested before, whose files are copied; None for a new one."""
         metrics, before = self._scores.get(digest, ({}, folder))
         if not metrics or not before.is_dir():
             return None

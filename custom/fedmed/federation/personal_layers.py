@@ -32,7 +32,6 @@ class Evaluated:
     Attributes:
         name: ``selected``, ``last`` or ``first``.
         round: the round after which it was aggregated; -1: the starting model.
-        tensors: its tensors.
         private: site -> round of the private state that belongs to it.
     """
 
@@ -47,9 +46,6 @@ class PersonalLayers:
 
     The layers are held only until the evaluation is over. They are never saved, but for the mean of all sites' where
     the study asks for it and every site allows that too.
-
-    Args:
-        server: the server, after training.
 
     Attributes:
         owner: the site that lends, ``all`` for the mean of all, None where the job names none.
@@ -207,8 +203,6 @@ def fault(answer: Release | None, expected: Mapping[str, Tensor], round: int) ->
     """Say why an answer to a ``release`` task cannot be used; empty if it can.
 
     Args:
-        answer: of the site; None where none came.
-        expected: name -> tensor of the shape and dtype that is asked for.
         round: whose private layers were asked for.
     """
     if answer is None:
@@ -232,7 +226,6 @@ class MeanOfSites:
 
     Attributes:
         tensors: name -> mean, in memory of its own.
-        shares: site -> its share.
         weighing: what the shares follow: ``samples`` or ``uniform``.
     """
 
@@ -243,11 +236,6 @@ class MeanOfSites:
     @classmethod
     def of(cls, released: Mapping[str, Release], samples: Mapping[str, int], weighing: str) -> "MeanOfSites":
         """Average the layers of sites that released them.
-
-        Args:
-            released: site -> its answer, which can be used.
-            samples: site -> training samples that it reported.
-            weighing: ``samples`` or ``uniform``.
 
         Raises:
             SharingError: their mean cannot be made; names the tensor.
@@ -277,9 +265,6 @@ def keep_mean(server: Server, mean: MeanOfSites, released: Mapping[str, Release]
     """Write the mean for an export if the study asks for it and every site allows it.
 
     Args:
-        server: whose study it is, and which keeps the file.
-        mean: of what the sites released.
-        released: site -> its answer.
         round: of the model to which the layers belong.
 
     Returns:

@@ -28,7 +28,6 @@ class ReportedNumbers:
     for as much as it likes.
 
     Args:
-        study: of the run; its bounds hold in the first round, too.
         ranges: metric -> in which range it must lie; of others only that they are finite.
 
     Attributes:
@@ -78,12 +77,7 @@ class ReportedNumbers:
         return kept, _few(wrong)
 
     def test(self, site: str, metrics: Mapping[str, Any]) -> Kept:
-        """:meth:`metrics` of a test: a list has no more cases in a later one, and no label more frames than there are.
-
-        Args:
-            site: who tests.
-            metrics: what it sent.
-        """
+        """:meth:`metrics` of a test: no later list has more cases, and no label more frames than there are."""
         kept, wrong = self.metrics(metrics)
         most = {name: kept.get(FRAMES, math.inf) for name in kept if self.ranges.get(name, ANY).whole}
         most |= {CASES: min(self._tested.get(site, self.study.max_samples), most.get(CASES, math.inf))}
@@ -118,13 +112,7 @@ class ReportedNumbers:
 
 
 def ranges_of(kind: Kind, method: Method, score: Score, classes: Sequence[str]) -> dict[str, Range]:
-    """In which range each number lies that sites of a job report.
-
-    Args:
-        kind, method: of the job.
-        score: the bundle's score.
-        classes: names of the classes.
-    """
+    """Range of each number that sites of a job report."""
     shares = {scalar.name: SHARE for scalar in method.scalars() if scalar.unit == "share"}
     return {**shares, **kind.ranges(score, classes)}
 
@@ -164,7 +152,6 @@ class UsualNorms:
         """Say which updates of a round are too large, whatever the order in which they came.
 
         Args:
-            norms: site -> norm of its update, finite.
             model_norm: site -> norm of the tensors that its update changes; asked only where it decides.
         """
         refused = []

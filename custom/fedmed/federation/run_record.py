@@ -81,11 +81,7 @@ def commit() -> str | None:
 
 
 class RunRecord:
-    """Writes ``run.json``, ``rounds.jsonl`` and ``result.json``.
-
-    Args:
-        folder: the server's folder of the job.
-    """
+    """Writes ``run.json``, ``rounds.jsonl`` and ``result.json``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
@@ -122,11 +118,7 @@ def all_finite_numbers(value: Any) -> Any:
 
 
 def run_description(server: DescribedServer) -> dict[str, Any]:
-    """Describe a run before its first round: sites, bundle, settings.
-
-    Args:
-        server: before its first round.
-    """
+    """Describe a run before its first round: sites, bundle, settings."""
     job, study, bundle = server.job, server.study, server.store.bundle
     weights = job.rule["args"].get("user_weights") or {}
     facts: dict[str, Any] = {
@@ -153,7 +145,6 @@ def round_record(
     """Describe the server's round.
 
     Args:
-        server: at the end of a round.
         updates: those accepted, sorted by site.
         score: of the model that the round started from.
         aggregated: whether there is a new model.

@@ -30,14 +30,11 @@ class ModelSelection:
 
     Args:
         sites: the labelled sites whose scores count, if they have a validation list.
-        score: the bundle's.
         calibration: name of the tensor that is set to the sites' mean temperature; None: the bundle has none.
         chooses: whether a model that is offered is kept for its score; if not, scores are only told.
 
     Attributes:
         best_round: the aggregate after this round is the best so far; -1: the starting model, None: none was scored.
-        best_score: its mean score.
-        best_tensors: its tensors, calibrated.
         best_model: the round that aggregated these; older than ``best_round`` where rounds between failed.
         best_private: site -> round of the private state with which it was scored.
         best_scores: each labelled site's score of it.
@@ -84,7 +81,6 @@ class ModelSelection:
         Args:
             round: it is the aggregate after this round; -1 is the starting model.
             metrics: site -> what it sent about the model.
-            tensors: its tensors.
             model_round: the round that aggregated them.
             private: site -> round of the private state that it was scored with.
             is_result: it is kept whatever its score is.
@@ -133,12 +129,7 @@ class ModelSelection:
         return {**plain, "best_score": self.best_score if self.scored else None}
 
     def restore(self, state: OfSelection, models: Mapping[int, Mapping[str, Tensor]]) -> None:
-        """Inverse of :meth:`state`.
-
-        Args:
-            state: of a run in which a model was chosen.
-            models: round -> its aggregate.
-        """
+        """Inverse of :meth:`state`."""
         self.best_round, self.best_model = state.best_round, state.best_model
         self.best_score = -math.inf if state.best_score is None else state.best_score
         self.best_private, self.best_scores = dict(state.best_private), dict(state.best_scores)
@@ -149,7 +140,6 @@ def score_weights(sites: Collection[str], images: Mapping[str, int]) -> dict[str
     """Return how much each site's score counts in the choice of a model, above 0 and at most 1.
 
     Args:
-        sites: that score models.
         images: site -> training images that it told of at the start.
     """
     known = [images[site] for site in sites if images.get(site)]
@@ -167,7 +157,6 @@ class EarlyStopping:
 
     Args:
         patience: models without a better mean validation score after which the run ends; None = never.
-        min_rounds: rounds that are trained in any case.
 
     Attributes:
         waited: models in a row that were not better.
@@ -185,7 +174,6 @@ class EarlyStopping:
         """Take a score into account.
 
         Args:
-            model_round: the round that aggregated the model.
             score: mean validation score; None where a labelled site sent none.
             better: whether no model before was as good.
         """

@@ -39,8 +39,6 @@ class Server:
 
     Args:
         job: sites, roles, rounds, rule and method; resumes another one if the study says so.
-        store: builds the starting model.
-        folder: the job's folder at the server.
         kit: the server's kit, whose settings name the images of a server that trains.
 
     Raises:
@@ -377,7 +375,6 @@ class Server:
 
         Args:
             round: -1 is the starting model.
-            metrics: site -> what it sent about that model.
             updates: of the round in which it did, if it trained.
             is_result: it is taken whatever its score is.
         """

@@ -58,10 +58,6 @@ class ServerTraining:
     Args:
         said: by :meth:`fedmed.methods.method.Method.server_training`.
         store: the job's bundle and starting model, from which the server's own tensors start.
-        study: sites, roles, rounds.
-        policies: what each role shares.
-        machine: the server's settings: its images, device and threads.
-        folder: the job's folder at the server, for its progress.
 
     Attributes:
         should_abort: asked before every step.
@@ -104,10 +100,6 @@ class ServerTraining:
 
     def check(self, model: Model, round: int) -> None:
         """Look at the server's images, and whether what is kept fits, before anything trains.
-
-        Args:
-            model: that the run begins with, or goes on from.
-            round: the first to come.
 
         Raises:
             FedMedError: says what is wrong, and what to do.

@@ -89,12 +89,7 @@ def _only_tells(overlay: str) -> bool:
 
 
 def site_answer(site: str, rounds: int) -> Callable[[Client, Task], Answer]:
-    """Function by which a simulated site answers: of a job and its control, the second takes the first one's rounds.
-
-    Args:
-        site: its name.
-        rounds: of the study's warm start.
-    """
+    """Function by which a simulated site answers: of a job and its control, the second takes the first one's rounds."""
     folder = os.environ.get(SHARED_ROUNDS)
     return WarmStarts(Path(folder), rounds, {site: None}).answer if folder and rounds else Client.answer
 

@@ -27,7 +27,6 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
     own best, as far as the study asks for it.
 
     Args:
-        server: the server's side.
         ask: sends each site its task and waits; hands updates to ``server.accept`` and returns the other answers by
             site: metrics of validation and evaluation, a :class:`Release` of a release task, :class:`Extras` of a
             metadata task.
@@ -61,11 +60,7 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
 
 
 class Closing:
-    """The end of a federation.
-
-    Args:
-        server: a server whose training rounds are done.
-    """
+    """The end of a federation."""
 
     def __init__(self, server: Server) -> None:
         self.server, self.study, self.selection = server, server.study, server.selection

@@ -148,11 +148,6 @@ CONVERT: dict[str, Callable[[FLModel], Answer]] = {
 def model_to_answer(task: str, model: FLModel, site: str) -> Answer:
     """Inverse of :func:`answer_to_model`, still at the site.
 
-    Args:
-        task: what was asked for, which says what kind of answer it must be.
-        model: the answer.
-        site: who answers.
-
     Raises:
         UpdateRefused: it is not an answer of FedMed's to this task.
     """

@@ -39,7 +39,6 @@ def check_job(archive: bytes | str | Path, name: str) -> None:
     """Refuse a submitted job that is more than plain JSON.
 
     Args:
-        archive: the zip archive, or its path.
         name: of the job's folder, the only one at the top of the archive.
 
     Raises:
@@ -49,11 +48,7 @@ def check_job(archive: bytes | str | Path, name: str) -> None:
 
 
 def check_app(archive: bytes) -> None:
-    """Refuse an app, the part of a job that one participant gets, as :func:`check_job` does.
-
-    Args:
-        archive: the zip archive; ``config`` lies at its top.
-    """
+    """Refuse an app, the part of a job that one participant gets, as :func:`check_job` does."""
     _check(archive, "the job's app", _in_app)
 
 
@@ -167,10 +162,6 @@ def check_job_id(job_id: object) -> None:
 def check_new(job_id: object, kit: Path) -> None:
     """Refuse an id whose folder may not be written.
 
-    Args:
-        job_id: of a job that is about to be unpacked.
-        kit: folder in which the job's own folder will lie.
-
     Raises:
         JobError: NVFlare makes no such ids, or there is a file or folder of this name already.
     """
@@ -180,11 +171,7 @@ def check_new(job_id: object, kit: Path) -> None:
 
 
 class KnownJobs(RequestProcessor):
-    """Answers a site's commands as another processor does, but none about a job that cannot be one.
-
-    Args:
-        inner: NVFlare's processor.
-    """
+    """Answers a site's commands as another processor does, but none about a job that cannot be one."""
 
     def __init__(self, inner: RequestProcessor) -> None:
         self.inner = inner

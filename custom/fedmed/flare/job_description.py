@@ -124,7 +124,6 @@ def check_submitted(archive: bytes | str | Path, name: str) -> None:
 
     Args:
         archive: the zip archive, or its path; :func:`fedmed.flare.job_archive.check_job` has passed it.
-        name: of the job's folder.
 
     Raises:
         JobError: names the key, and the remedy.
@@ -147,10 +146,7 @@ def check_deployed(meta: Mapping[str, Any], job_id: str, app: bytes, signed: Sig
     """Refuse a description that comes with an app and does not fit it.
 
     Args:
-        meta: the description.
-        job_id: under which the app is to be unpacked.
         app: its zip archive, which :func:`fedmed.flare.job_archive.check_app` has passed.
-        signed: who has signed it.
 
     Raises:
         JobError: names the key, and the remedy.
@@ -186,10 +182,6 @@ def check_started(meta: Mapping[str, Any], deployed: Mapping[str, Any]) -> None:
 
 def check_study(meta: Mapping[str, Any], text: str) -> None:
     """Refuse a description that a study does not make.
-
-    Args:
-        meta: the description.
-        text: the study, as an app carries it.
 
     Raises:
         JobError: names the key, and the remedy.

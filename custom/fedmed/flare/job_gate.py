@@ -68,11 +68,7 @@ def _logged(job_id: object, code: str, text: object) -> str:
 
 
 class CodedReplies(KnownJobs):
-    """Answers as another processor does, but with a code where that one would send a text about an error.
-
-    Args:
-        inner: NVFlare's processor that deploys or starts a job.
-    """
+    """Answers as another processor does, but with a code where that one would send a text about an error."""
 
     def process(self, req: Message, app_ctx: Any) -> Message:
         """Answer a command of the server's."""
@@ -188,11 +184,7 @@ def _guarded(processor: RequestProcessor) -> KnownJobs:
 
 
 class SignedJobs:
-    """The record of one kit.
-
-    Args:
-        kit: the kit's folder, in which NVFlare makes a folder for each job.
-    """
+    """The record of one kit."""
 
     def __init__(self, kit: Path) -> None:
         self.kit, self.path = kit, kit / RECORD

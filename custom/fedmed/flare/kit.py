@@ -30,7 +30,6 @@ class KitJobs(SimpleJobDefManager):
 
     Args:
         uri_root: folder, absolute or relative to the kit; ``$NVFL_JOB_STORE_ROOT`` comes first, as in NVFlare.
-        job_store_id: component that does the writing.
     """
 
     def __init__(self, uri_root: str = "store/jobs", job_store_id: str = "job_store") -> None:
@@ -42,7 +41,6 @@ class KitStorage(FilesystemStorage):
 
     Args:
         root_dir: folder, absolute or relative to the kit.
-        uri_root: as in NVFlare.
     """
 
     def __init__(self, root_dir: str = "store/snapshots", uri_root: str = "/") -> None:

@@ -28,13 +28,7 @@ _passing = threading.local()  # its ``scalar``: the one that this thread is send
 
 
 def send_scalar(sender: FLComponent, tag: str, value: float, step: int, fl_ctx: FLContext) -> None:
-    """Send a scalar that the site's limits have let pass.
-
-    Args:
-        sender: the executor.
-        tag, value, step: its name, the number, the global step.
-        fl_ctx: of the task.
-    """
+    """Send a scalar that the site's limits have let pass."""
     dxo = create_analytic_dxo(tag=tag, value=value, data_type=AnalyticsDataType.SCALAR, global_step=step)
     _passing.scalar = tag, value, step
     try:

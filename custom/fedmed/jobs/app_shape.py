@@ -61,9 +61,7 @@ def check_shape(config: Mapping[str, Any], file: str, what: str) -> None:
     """Refuse a configuration that is not as FedMed writes it.
 
     Args:
-        config: its content.
         file: its path within the job; the last part says which of the two it is.
-        what: the job, for the message.
 
     Raises:
         JobError: names the first place that differs, and the remedy.

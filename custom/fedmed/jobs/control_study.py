@@ -21,7 +21,6 @@ def left_out(study: Study, unscored: Collection[str] = ()) -> Study:
     fewer sites are left to train than it asks for.
 
     Args:
-        study: the study.
         unscored: those of them that cannot be scored either, for they have no test list; they are taken out altogether.
 
     Raises:
@@ -40,10 +39,6 @@ def silent(study: Study, method: Method) -> Study:
     """Return a study in which the sites that train without labels take part in every round and learn nothing.
 
     Nor does any site adapt. All else is equal, also statistics that they keep to themselves.
-
-    Args:
-        study: the study.
-        method: its method, which says with what settings of the bundle nothing is learned.
 
     Raises:
         JobError: as :func:`left_out`.
@@ -66,10 +61,6 @@ def nothing_learned(without: Role, buffers: Buffers) -> dict[str, Any]:
     """Settings of the bundle with which sites without labels take part and learn nothing.
 
     Statistics of normalisation that stay at home move nobody's model and need no labels, so a site goes on with them.
-
-    Args:
-        without: what these sites do.
-        buffers: the study's.
     """
     still = dict(without.silent)
     if of_role(buffers, "unsupervised") == "local":
@@ -112,8 +103,6 @@ def control_job(job: Job, unscored: Collection[str] = (), kind: str = LEFT_OUT) 
     """The job of a control, under a name of its own, with the study's text where it is equal.
 
     Args:
-        job: the job whose control it is.
-        unscored: see :func:`left_out`.
         kind: one of :mod:`fedmed.methods.control_kinds`.
 
     Raises:

@@ -23,7 +23,6 @@ def example(name: str, size: Literal["small", "paper"] = "small", allowed: tuple
     Args:
         name: the method's short name, or its class path.
         size: ``small``, which a laptop ends in minutes, or that of the method's paper.
-        allowed: class paths outside FedMed that this machine's own settings list.
 
     Raises:
         JobError: there is no such method.

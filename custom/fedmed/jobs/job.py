@@ -28,13 +28,10 @@ class Job:
     """A study that contradicts neither itself nor its method: what server, sites and model are made of.
 
     Attributes:
-        study: what it says.
         method: the object that it names, with algorithm and adaptations.
         text: the study as it was written.
-        source: file of the study, for messages.
         app: folder of the server's app, where the job was read from one.
         allowed: class paths outside FedMed's own rooms that this machine's settings list.
-        lines: of the study's keys, for messages.
     """
 
     study: Study
@@ -48,10 +45,6 @@ class Job:
     @classmethod
     def parse(cls, text: str, source: str = STUDY, allowed: Collection[str] = (), app: Path | None = None) -> "Job":
         """Make a job from a study's text.
-
-        Args:
-            text: YAML.
-            source, allowed, app: see above.
 
         Raises:
             JobError: every mistake of the study, or every contradiction in it, with key, line, value and remedy.
@@ -185,10 +178,6 @@ class Job:
 
     def bundle(self, role: str, site_bundles: Path | None = None) -> Bundle:
         """The bundle as a role has it.
-
-        Args:
-            role: of the study.
-            site_bundles: a site's own folder of bundles.
 
         Raises:
             BundleError: it is not installed, or lacks an overlay or a setting.
@@ -344,11 +333,6 @@ class RolePolicies:
 
     In the warm start ``warm_start.sharing`` applies, if the study says it: with ``full`` the layers that become private
     later are trained together first, so that sites without labels start from a trained model.
-
-    Args:
-        job: the job.
-        names: the network's tensors.
-        groups: its sharing groups, from the bundle.
     """
 
     def __init__(self, job: Job, names: Collection[str], groups: Mapping[str, Sequence[str]]) -> None:

@@ -18,10 +18,6 @@ PLACE = Path("config") / STUDY  # in each app
 def read_job(folder: Path, allowed: Collection[str] = ()) -> Job:
     """Read a job folder, or the YAML of a study.
 
-    Args:
-        folder: the job, or the study's file.
-        allowed: class paths outside FedMed that this machine's own settings list.
-
     Raises:
         JobError: a file is missing or malformed, its apps carry different studies, or the study has mistakes.
     """
@@ -61,11 +57,6 @@ def read_app(folder: Path, allowed: Collection[str] = ()) -> Job:
 
 def write_job(job: Job, folder: Path, replace: bool = False) -> Path:
     """Write a job folder, whole or not at all.
-
-    Args:
-        job: the job.
-        folder: where to; must not exist unless ``replace``.
-        replace: replace an existing job folder.
 
     Raises:
         JobError: the folder exists, or is not a job folder and may not be replaced; or the bundle does not fit.

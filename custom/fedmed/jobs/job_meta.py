@@ -14,8 +14,6 @@ def job_meta(name: str, sites: Mapping[str, str], min_clients: int | None) -> di
     """Return ``meta.json``: who gets which app, and how many sites are needed.
 
     Args:
-        name: of the job, as the study says.
-        sites: site -> role.
         min_clients: accepted updates that a round needs; None = one of every training site.
     """
     of_role = {role: sorted(site for site, its in sites.items() if its == role) for role in ROLES}

@@ -100,7 +100,6 @@ def load_rule(spec: Mapping[str, Any], allowed: Collection[str] = ()) -> ServerR
 
     Args:
         spec: class path below ``fedmed.aggregation`` or ``fedmed.systems``, and plain arguments.
-        allowed: further class paths, which the server's own settings list.
 
     Raises:
         JobError: as :func:`fedmed.class_paths.build`, or the class is not a rule.

@@ -16,7 +16,6 @@ def parse_study(text: str, source: str) -> Document:
 
     Args:
         text: YAML without aliases, within the limits of :mod:`fedmed.yaml_limits`; it may come from the network.
-        source: file name, for messages.
 
     Raises:
         JobError: it is not ``key: value`` lines of YAML, or goes beyond a limit; says the line.
@@ -28,9 +27,7 @@ def changed_text(text: str, values: Mapping[str, Any], source: str = "study.yaml
     """Return a study's text with other values of some of its keys; everything else stays as it was, comments too.
 
     Args:
-        text: a YAML mapping.
         values: key -> value; None removes the key's value (``null``).
-        source: for messages.
     """
     document = parse_study(text, source)
     if _root(text).flow_style:  # JSON, say, which has no comments to keep

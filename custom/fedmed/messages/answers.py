@@ -40,7 +40,6 @@ class Update:
     """A site's contribution to one round.
 
     Attributes:
-        site: who sends it.
         round: the round it was computed for, counted from 0.
         tensors: name -> difference to the received tensor (``after - before``), on the CPU, in the model's dtypes.
             Integer counters are differences too.
@@ -64,7 +63,6 @@ class Extras:
     """A site's answer to a ``metadata`` task.
 
     Attributes:
-        site: who answers.
         round: the round whose starting model it was computed with.
         values: name -> number or tensor; empty where the site has too few images, or does not allow it.
     """
@@ -79,7 +77,6 @@ class Release:
     """A site's answer to a ``release`` task.
 
     Attributes:
-        site: who answers.
         round: the round after which the site kept these private tensors.
         allowed: whether the site's own settings allow it; if not, there are no tensors.
         tensors: name -> value (no difference), on the CPU.

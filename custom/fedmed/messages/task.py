@@ -23,7 +23,6 @@ class Task:
             of it, see :mod:`fedmed.federation.exchange`), ``validate``, ``release`` (hand out private tensors, if the
             site allows it) or ``evaluate``.
         round: counted from 0; a ``validate`` or ``evaluate`` task carries the round whose aggregate it sends.
-        total_rounds: rounds of the job.
         tensors: name -> tensor, only what the site's role receives. Its first task may add the starting values of
             private tensors, when the job starts from a checkpoint.
         steps: optimizer steps to train, unless ``epochs`` says how many.

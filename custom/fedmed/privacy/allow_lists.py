@@ -17,11 +17,7 @@ VALIDATION = "validation/"  # on TensorBoard `validation/<x>` says the same as t
 
 
 class Allowed:
-    """The lists of one site.
-
-    Args:
-        site: the site's own settings.
-    """
+    """The lists of one site."""
 
     def __init__(self, site: SiteConfig) -> None:
         self.site, self.privacy = site, site.privacy

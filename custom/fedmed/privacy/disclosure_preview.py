@@ -45,8 +45,6 @@ class Forecast:
 
     Attributes:
         job, role: what the site would work on, and as what.
-        method: of the job.
-        site: its settings.
         disclosures: in the order of the job; only as many updates as the account allows.
         private: name -> dtype and shape of tensors that no training round sends.
         asked: updates that the job asks for, and that the site's lists let pass.

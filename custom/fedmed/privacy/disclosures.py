@@ -24,9 +24,7 @@ class Disclosure:
     Attributes:
         task: ``metadata``, ``train``, ``validate``, ``release`` or ``evaluate``.
         rounds: first and last round, counted from 0; None for what comes after training.
-        times: number of answers.
         tensors: name -> dtype and shape.
-        sizes: name -> bytes.
         scalars: names of the numbers that come with each answer.
         refused: why the site's limits would hold the answers back; empty if they would pass.
         extras: names of a method's values that come with each answer and that the site allows.
@@ -49,10 +47,6 @@ class Disclosure:
 
 class SiteDisclosures:
     """Answers of a site in a job.
-
-    Args:
-        job: the job.
-        site: the site's own settings.
 
     Raises:
         JobError, BundleError: the job has no such site, or the site no such bundle.

@@ -22,12 +22,7 @@ FILE = "ledger.jsonl"
 
 
 class SiteLimits:
-    """Checks, changes and records what a site sends.
-
-    Args:
-        site: the site's own settings.
-        folder: the job's folder at the site; the ledger is written there.
-    """
+    """Checks, changes and records what a site sends."""
 
     def __init__(self, site: SiteConfig, folder: Path) -> None:
         self.site, self.privacy, self.folder = site, site.privacy, Path(folder)
@@ -111,7 +106,6 @@ class SiteLimits:
 
         Args:
             tag: its name on TensorBoard, ``train/loss``; it is the metric ``train_loss`` of the limits.
-            value, step: what is sent.
 
         Raises:
             PrivacyError: the ledger cannot be written.
@@ -140,12 +134,7 @@ def _content(update: Update) -> dict[str, Any]:
 
 
 class Ledger:
-    """Writes ``ledger.jsonl`` in the job's folder at a site.
-
-    Args:
-        folder: the job's folder at the site.
-        site: its name.
-    """
+    """Writes ``ledger.jsonl`` in the job's folder at a site."""
 
     def __init__(self, folder: Path, site: str) -> None:
         self.path, self.site = Path(folder) / FILE, site
@@ -156,9 +145,7 @@ class Ledger:
         Args:
             answer: ``update``, ``metadata``, ``scores``, ``release``, ``live`` (a scalar for TensorBoard) or
                 ``refused`` (only an error code was sent).
-            task: what was asked for.
             round: of the task; None if unknown.
-            facts: what else is known of the answer, plain values.
 
         Raises:
             PrivacyError: it cannot be written; then nothing may be sent.
@@ -174,10 +161,6 @@ class Ledger:
         self, answer: str, task: str, round: int | None, content: Mapping[str, Any], **facts: Any
     ) -> None:
         """:meth:`write` what leaves, with size and digest: here alone an answer is hashed, as it leaves.
-
-        Args:
-            answer, task, round, facts: as there.
-            content: the answer; of ``tensors`` and ``extras`` dtypes and shapes are written down.
 
         Raises:
             PrivacyError: as there, or the answer holds what nothing may send.

@@ -20,24 +20,14 @@ MOST = 2 * PROGRESS_LINES  # of one name in one task: a round of 39 steps has as
 
 
 def declared_tags(method: Method, score: Score) -> frozenset[str]:
-    """Names on TensorBoard, ``train/loss``, of what a study's sites report while they train.
-
-    Args:
-        method: the study's; it declares its scalars.
-        score: the bundle's, of the validation list.
-    """
+    """Names on TensorBoard, ``train/loss``, of what a study's sites report while they train."""
     metrics = {*PARTS, *(scalar.name for scalar in method.scalars())}
     trained = {f"{TRAIN}/{name.removeprefix(f'{TRAIN}_')}" for name in metrics if name.startswith(f"{TRAIN}_")}
     return frozenset({*trained, f"{VALIDATION}{score.name}"})
 
 
 class LiveScalars:
-    """Decides which scalars leave. What it lets pass is in the ledger.
-
-    Args:
-        limits: the site's own.
-        tags: names that the study declares.
-    """
+    """Decides which scalars leave. What it lets pass is in the ledger."""
 
     def __init__(self, limits: SiteLimits, tags: Collection[str]) -> None:
         self.limits, self.tags = limits, frozenset(tags)
@@ -50,9 +40,6 @@ class LiveScalars:
 
     def passes(self, tag: str, value: float, step: int) -> bool:
         """Tell whether a scalar may leave; if so, it has been written into the ledger.
-
-        Args:
-            tag, value, step: what would be sent.
 
         Raises:
             PrivacyError: the ledger cannot be written.

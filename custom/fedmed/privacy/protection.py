@@ -60,11 +60,7 @@ def epsilon(spent: Spent, delta: float) -> float:
 
 
 class PrivacyAccount:
-    """The account of one site.
-
-    Args:
-        privacy: the site's limits: file, noise, δ and the largest ε.
-    """
+    """The account of one site."""
 
     def __init__(self, privacy: Privacy) -> None:
         self.privacy, self.path = privacy, privacy.account
@@ -136,11 +132,7 @@ def _sound(entry: dict[str, Any]) -> bool:
 
 
 class Protection:
-    """Clips and adds noise.
-
-    Args:
-        allowed: the site's lists and settings.
-    """
+    """Clips and adds noise."""
 
     def __init__(self, allowed: Allowed) -> None:
         self.allowed, self.site, self.privacy = allowed, allowed.site, allowed.privacy

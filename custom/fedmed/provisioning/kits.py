@@ -71,9 +71,6 @@ class Federation:
     def provision(self, wanted: Mapping[str, Any]) -> list[str]:
         """Make the kits of all participants that have none yet; existing kits and the authority stay as they are.
 
-        Args:
-            wanted: content of a project file.
-
         Returns:
             Names of the participants whose kits were made.
 

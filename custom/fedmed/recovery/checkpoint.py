@@ -52,7 +52,6 @@ class OfServer(YamlModel):
         last_round: site -> round of its last update in the model.
         counted: site -> rounds in which its update moved the model.
         earlier: earlier jobs of the run -> rounds that were done when each ended, oldest first.
-        seconds: time that the run has taken.
         network: tensor -> its dtype and shape, in words.
     """
 
@@ -135,9 +134,6 @@ class Checkpoint(YamlModel):
     def check_same(self, config: Mapping[str, Any]) -> None:
         """Refuse to continue the run with a job that would make another one of it.
 
-        Args:
-            config: of that job, see :func:`config_of`.
-
         Raises:
             JobError: names what differs, or says that the job asks for no further round.
         """
@@ -179,9 +175,6 @@ def config_of(job: Job, store: ModelStore) -> dict[str, Any]:
 class Checkpoints:
     """The checkpoints of a run.
 
-    Args:
-        folder: the job's folder at the server, ``…/fedmed``, or a copy of it.
-
     Attributes:
         kept: those that this object has written and that are still there: of the last round, and of the one before.
     """
@@ -219,7 +212,6 @@ class Checkpoints:
         """Write a checkpoint after the models that it needs; that of an earlier round stays as the one before.
 
         Args:
-            states: attributes of :class:`Checkpoint`.
             models: round -> the model aggregated in it, for every round that it needs.
             last: file that may hold the model of its round; it is linked, which takes no time and space.
 
@@ -350,7 +342,6 @@ def find_checkpoints(id: str, app: Path, folder: Path) -> Checkpoints:
     """Find the checkpoints of the job that is resumed: brought by this one, or in the server's own workspace.
 
     Args:
-        id: of that job.
         app: this job's app folder at the server.
         folder: this job's folder at the server.
 

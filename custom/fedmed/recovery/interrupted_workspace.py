@@ -35,10 +35,6 @@ def next_backup(workspace: Path) -> Path:
 def move_interrupted(workspace: Path, sites: Iterable[str]) -> str | None:
     """Make room for the in-process loop, which keeps the runs of a workspace side by side at each site.
 
-    Args:
-        workspace: of the loop.
-        sites: the job's sites.
-
     Returns:
         The name under which the interrupted run now lies; None if there is none.
 

@@ -104,11 +104,8 @@ def write_resumed(
     """Write the job that continues a run, whole or not at all. It carries the server's state, but no site's.
 
     Args:
-        run: the run.
-        out: job folder to write.
         rounds: of the whole run, if it is to become longer.
         fresh: sites that lost their private state and start it afresh.
-        replace: replace an existing job folder.
         back: go on from the round before the last good one, since a site has said that its own state is damaged.
 
     Raises:

@@ -26,7 +26,6 @@ class SiteState:
     one that it scored best, ``state/own_best.pt``.
 
     Args:
-        folder: the job's folder at this site.
         made_with: plain settings of the training; a state that was made with others is not continued.
 
     Attributes:
@@ -126,13 +125,7 @@ class SiteState:
         return load_tensors(path) if path.is_file() else {}
 
     def keep_best(self, round: int, score: float, tensors: Mapping[str, Tensor]) -> None:
-        """Keep a whole model in the place of the one before, twice.
-
-        Args:
-            round: after which it was aggregated.
-            score: the site's own, of its validation list.
-            tensors: all of them, private ones too.
-        """
+        """Keep a whole model in the place of the one before, twice."""
         facts = {"round": round, "score": score, "made_with": self.made_with}
         for name in (OWN_BEST, SECOND):
             save_tensors(self.folder / name, {**facts, "tensors": dict(tensors)})
@@ -167,10 +160,6 @@ class SiteState:
 def check_kept(folder: Path, rounds: Iterable[int]) -> None:
     """Look at what a site kept of some rounds, where it is in this job's folder; an earlier job may have it.
 
-    Args:
-        folder: the job's folder at the site.
-        rounds: whose private state a run would go on from.
-
     Raises:
         StateError: a file is damaged; names it.
     """
@@ -194,7 +183,6 @@ def folder_of_job(id: str, folder: Path) -> Path:
     """Folder in which another job kept what this one keeps in ``folder``.
 
     Args:
-        id: of the other job.
         folder: ``<workspace>/<this job>/fedmed``; jobs of one site or server lie side by side. Where
             ``$FEDMED_RESUME_ROOT`` is set, ``id`` is a simulator's workspace below it.
 
@@ -214,7 +202,6 @@ def jobs_with_state(round: int, earlier: Mapping[str, int]) -> list[str]:
     under that round's name was never taken into the model, and the round was repeated.
 
     Args:
-        round: counted from 0.
         earlier: job -> rounds of the run that were done when it ended, oldest first.
     """
     return [id for id, done in reversed(list(earlier.items())) if round < done]

@@ -70,10 +70,6 @@ class Machine(YamlModel):
 def demo_data(kind: str, site: str) -> Path:
     """Return the data root of a synthetic hospital, which is drawn on first use.
 
-    Args:
-        kind: federation, such as ``chest_ct``.
-        site: one of its hospitals.
-
     Raises:
         SiteConfigError: the package is not installed.
         DataError: there is no such hospital, or it cannot be written.

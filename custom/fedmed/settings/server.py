@@ -72,7 +72,6 @@ def load_server(workspace: Path | None = None, sites: Collection[str] = ()) -> S
     ``server.yaml`` in ``$FEDMED_HOME/sites``; that of the demo, where all sites of the job are the demo's own.
 
     Args:
-        workspace: the server's kit.
         sites: of the job that is to run, where its server may train.
 
     Returns:

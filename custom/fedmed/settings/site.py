@@ -20,13 +20,10 @@ class SiteConfig:
     """One site's settings, checked, with defaults filled in; what is not named here is as in :class:`SiteFile`.
 
     Attributes:
-        site: its name in the federation.
         data_root: folder that holds every image of the site; nothing outside it is read as data.
         datalist: MONAI/MSD-style JSON with ``training``, ``validation``, ``testing`` and/or ``unlabeled``.
-        device: ``cpu``, ``cuda`` or ``cuda:<index>`` (``auto`` has been resolved).
         threads: CPU threads used by torch; part of what makes two runs bit-identical.
         max_batch_size: upper limit of this machine; a job's larger batch is cut to it, and that is logged.
-        source: the file that the settings come from.
         allow_release: whether the site hands out its private layers when a job asks for them, so that sites without a
             trained part of their own can be scored with it.
         allow_kept_release: whether the mean of what all sites release may be kept at the server for an export.
@@ -110,11 +107,6 @@ def load_named(name: str, workspace: Path | None = None, site: str | None = None
 
 def parse_site(site: str, values: Mapping[str, Any], path: Path) -> SiteConfig:
     """Check the values of one site's YAML and fill in the defaults.
-
-    Args:
-        site: its name in the federation.
-        values: content of the YAML; relative paths are relative to its folder.
-        path: the YAML.
 
     Raises:
         SiteConfigError: everything that is wrong with it.

@@ -33,7 +33,6 @@ class Document:
 
     Attributes:
         path: the file, for messages; also what values are called that come from no file.
-        values: its content.
         lines: place of a key, such as ``("privacy", "clip_norm")``, -> its line, counted from 1.
         twice: keys that occur twice in one place, of which YAML would silently take the last.
     """
@@ -72,8 +71,6 @@ def parse_yaml(
 
     Args:
         text: YAML within the limits of :mod:`fedmed.yaml_limits`.
-        path: for messages.
-        error, example: as there.
         aliases: whether it may have some.
     """
     lines: dict[Place, int] = {}

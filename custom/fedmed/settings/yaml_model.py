@@ -119,8 +119,6 @@ def check_model(
 
     Args:
         document: of a file, or ``Document(name, values)`` of values from elsewhere.
-        model: what the document must be.
-        error: type of the error.
         example: lines of a right file, shown below the mistakes.
         context: for the model's validators, as ``info.context``; it holds the document's path as ``file`` too.
 
@@ -180,12 +178,6 @@ class Contradictions(ValueError):
 
 def in_plain_words(error: ValidationError, model: type[BaseModel], values: Any, document: Document) -> list[Mistake]:
     """Translate an error of pydantic's.
-
-    Args:
-        error: from validating ``values`` with ``model``.
-        model: names the keys that there are.
-        values: plain values, as they were validated.
-        document: knows their lines.
 
     Returns:
         A mistake for each place, in the order of pydantic.
