@@ -175,7 +175,7 @@ def link(source: Path, path: Path) -> bool:
 
 
 def append_json(path: Path, content: Mapping[str, Any], durable: bool = False) -> None:
-    """Add one JSON line in one call, so that a reader never sees half of it; ``durable`` waits until it is on the disk."""
+    """Add one JSON line in one call, so that a reader never sees half of it; ``durable``: wait until it is on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(content, allow_nan=False) + "\n")

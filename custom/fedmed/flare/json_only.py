@@ -20,11 +20,7 @@ from nvflare.fuel.utils.json_scanner import Node
 
 from fedmed.errors import JobError, SiteConfigError
 
-PARTS = (
-    (ConfigFactory, "_fmt2Loader"),
-    (wfconf._EnvUpdater, "process_element"),
-    (secret_utils, "SECRET_REF_PATTERN"),
-)
+PARTS = ((ConfigFactory, "_fmt2Loader"), (wfconf._EnvUpdater, "process_element"), (secret_utils, "SECRET_REF_PATTERN"))
 KIT = (WorkspaceConstants.STARTUP_FOLDER_NAME, WorkspaceConstants.SITE_FOLDER_NAME)
 _search = ConfigFactory.search_config_format
 

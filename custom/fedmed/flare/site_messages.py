@@ -22,13 +22,7 @@ from nvflare.apis.fl_constant import AdminCommandNames, ReservedTopic, ServerCom
 from nvflare.app_opt.job_launcher.workspace_cell_transfer import WORKSPACE_TRANSFER_CHANNEL
 from nvflare.fuel.f3.cellnet.cell import Cell
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell, TargetMessage
-from nvflare.fuel.f3.cellnet.defs import (
-    CellChannel,
-    CellChannelTopic,
-    MessageHeaderKey,
-    MessagePropKey,
-    ReturnCode,
-)
+from nvflare.fuel.f3.cellnet.defs import CellChannel, CellChannelTopic, MessageHeaderKey, MessagePropKey, ReturnCode
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.message import Message
@@ -53,12 +47,7 @@ ANY = frozenset({"*"})
 CERTIFICATES = "credential_manager"  # NVFlare's channel on which cells show each other their certificates
 ABOUT_RUN = frozenset({ReservedTopic.SYNC_RUNNER, ReservedTopic.JOB_HEART_BEAT, ReservedTopic.TASK_CHECK})
 COMMANDS = frozenset(
-    {
-        AdminCommandNames.CHECK_STATUS,
-        AdminCommandNames.ABORT,
-        AdminCommandNames.ABORT_TASK,
-        AdminCommandNames.SHUTDOWN,
-    }
+    {AdminCommandNames.CHECK_STATUS, AdminCommandNames.ABORT, AdminCommandNames.ABORT_TASK, AdminCommandNames.SHUTDOWN}
 )
 Rules = Mapping[str, tuple[frozenset[str], frozenset[str]]]  # channel -> topics, and with whom
 _COMMON: Rules = {

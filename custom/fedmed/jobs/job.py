@@ -298,20 +298,14 @@ def _of_release(study: Study, labelled: list[str]) -> Misfits:
     if said == ALL_SITES and ALL_SITES in study.sites:
         yield "release_from", f"'release_from' is '{ALL_SITES}', which is a site of the study too; call that otherwise"
     elif said == ALL_SITES and not labelled:
-        yield (
-            "release_from",
-            f"'release_from' is '{ALL_SITES}', but no site is 'supervised', and others have none",
-        )
+        yield ("release_from", f"'release_from' is '{ALL_SITES}', but no site is 'supervised', and others have none")
     elif said is not None and said != ALL_SITES and said not in labelled:
         yield "release_from", f"'release_from' is '{said}'; it must be a supervised site: {known}"
     changed = study.model_fields_set & {"release_weights", "release_partial", "release_keep"}
     for key in sorted(changed) if said != ALL_SITES else ():
         yield key, f"'{key}' is for the mean of all sites: set 'release_from' to '{ALL_SITES}', or leave it out"
     if study.release_keep and not study.evaluate:
-        yield (
-            "release_keep",
-            "'release_keep' needs 'evaluate': true, without which nobody is asked; set it",
-        )
+        yield ("release_keep", "'release_keep' needs 'evaluate': true, without which nobody is asked; set it")
 
 
 def _of_length(study: Study) -> Misfits:

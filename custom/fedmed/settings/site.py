@@ -22,6 +22,7 @@ class SiteConfig:
     Attributes:
         data_root: folder that holds every image of the site; nothing outside it is read as data.
         datalist: MONAI/MSD-style JSON with ``training``, ``validation``, ``testing`` and/or ``unlabeled``.
+        device: ``cpu``, ``cuda`` or ``cuda:<index>`` (``auto`` has been resolved).
         threads: CPU threads used by torch; part of what makes two runs bit-identical.
         max_batch_size: upper limit of this machine; a job's larger batch is cut to it, and that is logged.
         allow_release: whether the site hands out its private layers when a job asks for them, so that sites without a
