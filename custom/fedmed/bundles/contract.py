@@ -69,15 +69,12 @@ def pretraining(bundle: Bundle) -> Pretraining | None:
     if content is None:
         return None
     keys = {field.name for field in fields(Pretraining)}
-    if not isinstance(content, Mapping) or set(content) != keys or not all(_is_name(v) for v in content.values()):
+    named = isinstance(content, Mapping) and all(isinstance(name, str) and name for name in content.values())
+    if not named or set(content) != keys:
         raise BundleError(
             f"{bundle.root}/configs/federation.yaml: 'pretraining' is {content!r}. Example:\n    {EXAMPLE}"
         )
     return Pretraining(**content)
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,8 @@ def signer(root: Path) -> str:
         certificate = _verified(root)
     except (OSError, ValueError, KeyError, TypeError, InvalidSignature, BundleError):
         return "nobody: its signature is not of these files"
-    name = _named(certificate)
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    name = str(names[0].value)[:100] if names else ""
     for path in sorted((fedmed_home() / SIGNERS).glob("*.pem")):
         if _issued_by(certificate, path):
             return f"{name!r}, to whom {path} has issued the certificate"
@@ -174,8 +175,3 @@ def _issued_by(certificate: x509.Certificate, path: Path) -> bool:
     except (OSError, ValueError, TypeError, InvalidSignature):
         return False
     return True
-
-
-def _named(certificate: x509.Certificate) -> str:
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value)[:100] if names else ""

@@ -24,7 +24,7 @@ from fedmed.bundles.bundle_parser import merged
 from fedmed.bundles.digests import DIGESTS, bundle_files, changed_files, read_digests, signer, whole_digest
 from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.errors import BundleError
-from fedmed.files import folders_of
+from fedmed.files import folders_of, read_json
 from fedmed.messages.answers import is_number
 from fedmed.yaml_limits import load_limited
 
@@ -216,7 +216,8 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
     if depth > MAX_DEPTH:
         return False
     if isinstance(value, Mapping):
-        return all(_is_plain_key(key) and _is_plain(each, depth + 1) for key, each in value.items())
+        named = all(isinstance(key, str) and _is_plain_text(key) and not key.startswith("_") for key in value)
+        return named and all(_is_plain(each, depth + 1) for each in value.values())
     if isinstance(value, list):
         return all(_is_plain(each, depth + 1) for each in value)
     if isinstance(value, str):
@@ -226,10 +227,6 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
 
 def _is_plain_text(text: str) -> bool:
     return len(text) <= MAX_TEXT and text.isprintable() and ".." not in text and not FORBIDDEN & set(text)
-
-
-def _is_plain_key(key: Any) -> bool:
-    return isinstance(key, str) and _is_plain_text(key) and not key.startswith("_")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -244,12 +241,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _plain_metadata(path: Path) -> dict[str, Any]:
     """The metadata, in which MONAI would evaluate and read texts as in any configuration."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise BundleError(f"configs/{METADATA} cannot be read ({error})") from error
-    if not isinstance(content, dict):
-        raise BundleError(f"configs/{METADATA} does not hold named entries")
+    content = read_json(path, BundleError)
     _check_texts(content)
     return content
 

@@ -18,12 +18,7 @@ Needed = Mapping[str, str | list[str]]
 
 @dataclass(frozen=True)
 class SiteFact:
-    """One fact.
-
-    Attributes:
-        what: in words.
-        optional: whether a bundle that has no use for it may leave it out of its configuration.
-    """
+    """One fact in words; a bundle that has no use for an optional one may leave it out of its configuration."""
 
     what: str
     optional: bool = True

@@ -145,11 +145,9 @@ class Exchange:
         """Add the other sites' tensors to a task to train, and leave the model out if the site has it."""
         if site in self.answered:
             task.tensors, task.reuse = {}, True
-        if self.once and task.private_round is not None:  # it has kept them with its first accepted update
-            return task
-        if not self.said.receives(self.study.sites[site]):
-            return task
-        task.extras = self._others(site)
+        has_kept = self.once and task.private_round is not None  # with its first accepted update
+        if not has_kept and self.said.receives(self.study.sites[site]):
+            task.extras = self._others(site)
         return task
 
     def fill_scoring(self, task: Task, site: str) -> Task:

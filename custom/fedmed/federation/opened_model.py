@@ -93,11 +93,6 @@ def own_words(site: SiteConfig) -> dict[str, Any]:
     return {"site_name": site.site, "site_words": dict(site.words)}
 
 
-def place_facts(task: Task) -> dict[str, Any]:
-    """The site's place among those that train, as the task says it; ``{}`` where it says nothing."""
-    return {} if task.site_count is None else {"site_index": task.site_index, "site_count": task.site_count}
-
-
 def site_parser(
     bundle: Bundle, site: SiteConfig, folder: Path, task: Task, seed: int, facts: Mapping[str, Any]
 ) -> ConfigParser:
@@ -112,6 +107,7 @@ def site_parser(
         SiteConfigError: the bundle needs a word that the site's YAML does not have.
         DataError: for epochs, the site's training list cannot be read.
     """
+    place = {} if task.site_count is None else {"site_index": task.site_index, "site_count": task.site_count}
     parser = bundle.parser(
         **site_facts(site),
         output_dir=str(folder / "bundle"),
@@ -120,7 +116,7 @@ def site_parser(
         epochs_before=max(task.round, 0) * (task.epochs or 1),
         seed=derive_seed(seed, site.site, task.round, "sampling"),
         augment_seed=derive_seed(seed, site.site, task.round, "augmentation"),
-        **place_facts(task),
+        **place,
         **facts,
     )
     check_words(parser, site.words, site.source, bundle.name)
@@ -254,12 +250,7 @@ def run_trainer(trainer: Any, steps: int, aborted: Asked, report: Report, handle
 def draw_preview(parser: ConfigParser, aborted: Asked, corrections: Corrections) -> None:
     """Draw what a model makes of the cases that the bundle lists under ``preview``, if there are some."""
     if parsed(parser, "preview#cases"):
-        evaluator, recorder = parsed(parser, "preview#evaluator"), parsed(parser, "preview#recorder")
-        recorder.attach(evaluator)
-        corrections.attach_to_scoring(evaluator)
-        AbortHandler(aborted).attach(evaluator)
-        evaluator.run()
-        recorder.draw()
+        _recorded(parser, "preview", aborted, corrections).draw()
 
 
 def validation_scores(
@@ -287,13 +278,18 @@ def validation_scores(
 
 def test_scores(parser: ConfigParser, aborted: Asked, corrections: Corrections) -> dict[str, float]:
     """Return what the bundle's recorder makes of all cases of the testing list together."""
-    evaluator, recorder = parsed(parser, "evaluate#evaluator"), parsed(parser, "evaluate#recorder")
+    metrics: dict[str, float] = _recorded(parser, "evaluate", aborted, corrections).finish()
+    return metrics
+
+
+def _recorded(parser: ConfigParser, part: str, aborted: Asked, corrections: Corrections) -> Any:
+    """Run the evaluator of a part of the configuration and return its recorder."""
+    evaluator, recorder = parsed(parser, f"{part}#evaluator"), parsed(parser, f"{part}#recorder")
     recorder.attach(evaluator)
     corrections.attach_to_scoring(evaluator)
     AbortHandler(aborted).attach(evaluator)
     evaluator.run()
-    metrics: dict[str, float] = recorder.finish()
-    return metrics
+    return recorder
 
 
 def _number(value: Any) -> float:

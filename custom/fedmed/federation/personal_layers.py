@@ -22,7 +22,6 @@ UNKNOWN_SAMPLES = (
     "it did not say of how many training samples its layers are ('n_samples' among 'privacy.allowed_metrics' in its "
     "own settings); 'release_weights: uniform' does not need it"
 )
-WEIGHINGS = ("samples", "uniform")
 
 
 @dataclass(frozen=True)
@@ -143,18 +142,45 @@ class PersonalLayers:
     def _take_mean(
         self, usable: Mapping[str, Release], samples: Mapping[str, int], model: Evaluated, facts: Mapping[str, Any]
     ) -> None:
+        weighing = self.server.study.release_weights
+        shares = site_shares({site: samples.get(site, 0) for site in usable}, weighing)
         try:
-            mean = MeanOfSites.of(usable, samples, self.server.study.release_weights)
+            mean = mean_of_sites({site: answer.tensors for site, answer in usable.items()}, shares)
         except SharingError as error:
             self.records[-1]["reason"] = str(error)
             log.warning("the private layers of the sites have no mean: %s", error)
             return
-        shares = ", ".join(f"{site} {share:.3f}" for site, share in mean.shares.items())
-        log.warning("sites without private layers are scored with the mean of those of %s", shares)
-        self._tensors = mean.tensors
+        shown = ", ".join(f"{site} {share:.3f}" for site, share in shares.items())
+        log.warning("sites without private layers are scored with the mean of those of %s", shown)
+        self._tensors = mean
         rounds = {site: answer.round for site, answer in usable.items()}
-        kept = keep_mean(self.server, mean, usable, model.round)
-        self.records[-1].update({**facts, **mean.facts(), "rounds": rounds, **kept}, released=True)
+        weights = {"weighting": weighing, "weights": shares}
+        kept = self._keep_mean(mean, weights, usable, model.round)
+        self.records[-1].update({**facts, **weights, "rounds": rounds, **kept}, released=True)
+
+    def _keep_mean(
+        self, mean: Mapping[str, Tensor], weights: Mapping[str, Any], released: Mapping[str, Release], round: int
+    ) -> dict[str, Any]:
+        """Write the mean for an export if the study asks for it and every site allows it; return facts for the record.
+
+        Args:
+            round: of the model to which the layers belong.
+        """
+        study = self.server.study
+        if not study.release_keep:
+            return {}
+        lacking = [site for site in study.releasing_sites if site not in released or not released[site].keep]
+        if lacking:
+            reason = f"{', '.join(lacking)} did not allow it ('allow_kept_release' in a site's own settings)"
+            log.warning("the mean of the private layers is not kept: %s", reason)
+            return {"kept": False, "not_kept": reason}
+        try:
+            path = self.server.store.keep_mean(round, mean, weights)
+        except StateError as error:
+            log.error("the mean of the private layers is not kept: %s", error)
+            return {"kept": False, "not_kept": "it could not be written"}
+        log.warning("the mean of the private layers of %s is kept for an export: %s", ", ".join(released), path)
+        return {"kept": True}
 
     def _samples(self, model: Evaluated) -> dict[str, int]:
         lines = {line["round"]: line for line in self.server.checkpoints.read_rounds(self.server.rounds)}
@@ -220,35 +246,6 @@ def fault(answer: Release | None, expected: Mapping[str, Tensor], round: int) ->
     return ""
 
 
-@dataclass(frozen=True)
-class MeanOfSites:
-    """The mean of several sites' layers.
-
-    Attributes:
-        tensors: name -> mean, in memory of its own.
-        weighing: what the shares follow: ``samples`` or ``uniform``.
-    """
-
-    tensors: Mapping[str, Tensor]
-    shares: Mapping[str, float]
-    weighing: str
-
-    @classmethod
-    def of(cls, released: Mapping[str, Release], samples: Mapping[str, int], weighing: str) -> "MeanOfSites":
-        """Average the layers of sites that released them.
-
-        Raises:
-            SharingError: their mean cannot be made; names the tensor.
-        """
-        shares = site_shares({site: samples.get(site, 0) for site in released}, weighing)
-        tensors = mean_of_sites({site: answer.tensors for site, answer in released.items()}, shares)
-        return cls(tensors, shares, weighing)
-
-    def facts(self) -> dict[str, Any]:
-        """For the run's record and for what is kept."""
-        return {"weighting": self.weighing, "weights": dict(self.shares)}
-
-
 def reported_samples(rounds: Mapping[int, Mapping[str, Any]], private: Mapping[str, int]) -> dict[str, int]:
     """Return the training samples that each site reported with the update to which its private layers belong.
 
@@ -261,37 +258,12 @@ def reported_samples(rounds: Mapping[int, Mapping[str, Any]], private: Mapping[s
     return {site: int(number) for site, number in counts.items() if type(number) is int and number > 0}
 
 
-def keep_mean(server: Server, mean: MeanOfSites, released: Mapping[str, Release], round: int) -> dict[str, Any]:
-    """Write the mean for an export if the study asks for it and every site allows it.
-
-    Args:
-        round: of the model to which the layers belong.
-
-    Returns:
-        What the run's record says of it.
-    """
-    if not server.study.release_keep:
-        return {}
-    lacking = [site for site in server.study.releasing_sites if site not in released or not released[site].keep]
-    if lacking:
-        reason = f"{', '.join(lacking)} did not allow it ('allow_kept_release' in a site's own settings)"
-        log.warning("the mean of the private layers is not kept: %s", reason)
-        return {"kept": False, "not_kept": reason}
-    try:
-        path = server.store.keep_mean(round, mean.tensors, mean.facts())
-    except StateError as error:
-        log.error("the mean of the private layers is not kept: %s", error)
-        return {"kept": False, "not_kept": "it could not be written"}
-    log.warning("the mean of the private layers of %s is kept for an export: %s", ", ".join(released), path)
-    return {"kept": True}
-
-
 def site_shares(samples: Mapping[str, int], weighing: str = "samples") -> dict[str, float]:
     """Return each site's share a_k = N_k / sum N (Fang et al. 2025, unseen site), or the same for all.
 
     Args:
         samples: site -> training samples N_k that it reported, 1 or more; with ``uniform`` they are not looked at.
-        weighing: one of ``WEIGHINGS``.
+        weighing: ``samples`` or ``uniform``.
     """
     if weighing == "uniform":
         return dict.fromkeys(sorted(samples), 1 / len(samples))

@@ -149,19 +149,15 @@ def round_record(
         score: of the model that the round started from.
         aggregated: whether there is a new model.
     """
-    sites = {u.site: {"n_steps": u.n_steps, "n_samples": u.n_samples, **u.metrics} for u in updates}
     sent, outcome = sum(extras_bytes(u.extras) for u in updates), server.applied.outcome
     bytes_exchanged = sum(server.exchange.received.values())
     return {
-        "round": server.round.number,
+        **bare_record(server, updates, aggregated),
         "seconds": time.monotonic() - server.round.started,
-        "aggregated": aggregated,
-        "accepted": [u.site for u in updates],
-        "refused": [{"site": s, "reason": r} for s, r in sorted(server.round.refused.items())],
         "warnings": warnings(server, updates),
         "coefficients": outcome.coefficients if outcome else {},
         "geometry": update_geometry(updates, outcome.coefficients) if outcome else {},
-        "sites": sites,
+        "sites": {u.site: {"n_steps": u.n_steps, "n_samples": u.n_samples, **u.metrics} for u in updates},
         "score": score,
         "bytes_down": server.round.bytes_down,
         "bytes_up": sum(tensor_bytes(u.tensors) for u in updates) + sent + bytes_exchanged,

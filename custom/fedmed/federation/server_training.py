@@ -1,7 +1,8 @@
 """Training at the server: after the mean of a round, before its model is kept and sent."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -104,7 +105,7 @@ class ServerTraining:
         Raises:
             FedMedError: says what is wrong, and what to do.
         """
-        with self._threads():
+        with _set_threads(self.threads):
             self._open(model, round)[1].check()
         if self.store.checkpoint is None:
             log.warning("the server trains from random weights; name a pre-trained 'checkpoint' in the study")
@@ -118,7 +119,7 @@ class ServerTraining:
         """
         started, task = monotonic(), Task("train", round, self.study.rounds, {})
         try:
-            with self._threads():
+            with _set_threads(self.threads):
                 trained = self._train(mean, task)
         except RuntimeError as error:  # of a library: memory, or shapes
             message = f"training at the server failed: {first_line(error)}"
@@ -182,18 +183,13 @@ class ServerTraining:
         policies = [self.policies.of(role, round) for role in TRAINING_ROLES if role in roles]
         return {name for policy in policies for name in policy.received(model)}
 
-    def _threads(self) -> "_Threads":
-        return _Threads(self.threads)
 
-
-class _Threads:
-    """The server's own number of threads while it trains: sums depend on it, and the process may have another."""
-
-    def __init__(self, threads: int) -> None:
-        self.threads, self.before = threads, torch.get_num_threads()
-
-    def __enter__(self) -> None:
-        torch.set_num_threads(self.threads)
-
-    def __exit__(self, *_: Any) -> None:
-        torch.set_num_threads(self.before)
+@contextmanager
+def _set_threads(threads: int) -> Iterator[None]:
+    """Compute with this number of threads meanwhile: sums depend on it, and the process may have another."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -22,9 +22,9 @@ MOST_VALUES, LONGEST_NAME = 1000, 200  # of an update; the server writes them do
 MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)  # what reading nonsense may raise
 
 
-def to_numpy(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Tensors as arrays that share their memory; dtype and bits stay."""
-    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+def to_numpy(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with tensors as arrays that share their memory, also in lists and mappings; dtype and bits stay."""
+    return map_tensors(values, lambda tensor: tensor.detach().cpu().numpy())
 
 
 def to_tensors(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -39,7 +39,7 @@ def task_to_model(task: Task) -> FLModel:
         params=to_numpy(task.tensors),
         current_round=max(task.round, 0),  # FLARE knows no round -1, the starting model; the task itself does
         total_rounds=task.total_rounds,
-        meta={KEY: {**task.config(), "extras": extras_to_numpy(task.extras)}},
+        meta={KEY: {**task.config(), "extras": to_numpy(task.extras)}},
     )
 
 
@@ -58,11 +58,11 @@ def answer_to_model(answer: Answer) -> FLModel:
     """Any answer of a site."""
     if isinstance(answer, Update):
         facts: dict[str, Any] = {"round": answer.round, "n_steps": answer.n_steps, "n_samples": answer.n_samples}
-        facts |= {"metrics": plain_metrics(answer.metrics), "extras": extras_to_numpy(answer.extras)}
+        facts |= {"metrics": plain_metrics(answer.metrics), "extras": to_numpy(answer.extras)}
         params = to_numpy(answer.tensors)
         return FLModel(params_type=ParamsType.DIFF, params=params, current_round=answer.round, meta={KEY: facts})
     if isinstance(answer, Extras):
-        facts = {"round": answer.round, "extras": extras_to_numpy(answer.values)}
+        facts = {"round": answer.round, "extras": to_numpy(answer.values)}
         return FLModel(params_type=ParamsType.FULL, params={}, meta={KEY: facts})
     if isinstance(answer, Release):
         facts = {"round": answer.round, "allowed": answer.allowed, **({"keep": True} if answer.keep else {})}
@@ -161,13 +161,8 @@ def model_to_answer(task: str, model: FLModel, site: str) -> Answer:
     return answer
 
 
-def extras_to_numpy(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Values beside the model as they travel: arrays that share the tensors' memory."""
-    return map_tensors(extras, lambda tensor: tensor.detach().cpu().numpy())
-
-
 def extras_to_tensors(value: Any, level: int = 0) -> Any:
-    """Inverse of :func:`extras_to_numpy`.
+    """Inverse of :func:`to_numpy`, of values beside a model.
 
     Raises:
         TypeError: an array of something else than numbers, a key that is not a name, another kind of object than plain

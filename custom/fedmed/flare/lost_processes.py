@@ -146,7 +146,7 @@ def process_job_failure(self: FederatedServer, request: Any) -> Any:
 def _note_failure(engine: Any, site: str, job_id: Any, code: object) -> None:
     runs = isinstance(job_id, str) and job_id in engine.run_processes and not _ends_already(engine, job_id)
     if runs and isinstance(code, int) and code and engine.job_runner.is_client_outcome_pending(job_id, site):
-        note(_folder(engine, job_id), job_id, SITE_ENDED.format(site=site, code=code))
+        note(Path(engine.args.workspace) / job_id, job_id, SITE_ENDED.format(site=site, code=code))
 
 
 def wait_for_complete(self: ServerEngine, workspace: str, job_id: str, process: Any) -> None:
@@ -183,10 +183,6 @@ def _offer(jobs: Any, folder: Path, job_id: str, fl_ctx: FLContext) -> None:
         jobs.save_workspace(job_id, [str(folder)], fl_ctx)  # the folder stays: a resumed job looks there
     except Exception as error:  # noqa: BLE001 - whatever a storage raises, the job must not stay RUNNING
         log.error("job %s: its result cannot be offered for download: %s", job_id, error)
-
-
-def _folder(engine: Any, job_id: str) -> Path:
-    return Path(engine.args.workspace) / job_id
 
 
 class LostProcesses(FLComponent):

@@ -38,9 +38,10 @@ def files(job: Job) -> dict[str, str]:
     job.refuse(_misfits(job))
     roles = [role for role in ROLES if job.study.of_role(role)]
     meta = job_meta(job.study.name, job.study.sites, job.study.min_clients)
-    made = {"meta.json": _json(meta), "app_server/config/config_fed_server.json": _json(server(job))}
+    server = server_config(job.method.aggregator if job.all_shared else PARTIAL)
+    made = {"meta.json": _json(meta), "app_server/config/config_fed_server.json": _json(server)}
     for role in roles:
-        made[f"app_{role}/config/config_fed_client.json"] = _json(client(job, role))
+        made[f"app_{role}/config/config_fed_client.json"] = _json(_client(job, role))
     for app in ["server", *roles]:
         made[f"app_{app}/config/{STUDY}"] = job.text
     for app in ["server", *roles] if job.study.custom else []:
@@ -48,18 +49,8 @@ def files(job: Job) -> dict[str, str]:
     return made
 
 
-def server(job: Job) -> dict[str, Any]:
-    """``config_fed_server.json``."""
-    return server_config(job.method.aggregator if job.all_shared else PARTIAL)
-
-
-def client(job: Job, role: str) -> dict[str, Any]:
-    """``config_fed_client.json`` of a role."""
-    return client_config(job.method.role(role).executor, client_tasks(job, role))
-
-
-def client_tasks(job: Job, role: str) -> list[str]:
-    """Tasks that a site of this role may get."""
+def _client(job: Job, role: str) -> dict[str, Any]:
+    """``config_fed_client.json`` of a role, with the tasks that its sites may get."""
     tasks: Mapping[str, bool] = {
         "train": True,
         "metadata": job.exchange.sends(role),
@@ -67,7 +58,7 @@ def client_tasks(job: Job, role: str) -> list[str]:
         "release": bool(job.study.release_from) and role == "supervised",
         "evaluate": True,
     }
-    return [task for task, wanted in tasks.items() if wanted]
+    return client_config(job.method.role(role).executor, [task for task, wanted in tasks.items() if wanted])
 
 
 def job_classes() -> list[str]:

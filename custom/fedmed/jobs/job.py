@@ -112,23 +112,19 @@ class Job:
         return self.method.exchange()
 
     @property
-    def asked_rule(self) -> dict[str, Any]:
-        """The method's rule as far as the study does not say otherwise: ``path``, and ``args`` as people write them."""
+    def short_rule(self) -> dict[str, Any]:
+        """``path`` and ``args``, as people write them, of the method's rule, with what study and algorithm say of it.
+
+        Raises:
+            JobError: it does not go with the algorithm.
+        """
         own, said, step = self.method.rule(), self.study.rule, self.study.server_step
         path, args = own["path"], dict(own["args"])
         if said is not None:
             args = {**args, **said.args} if said.path in (None, path) else dict(said.args)
             path = said.path or path
-        return {"path": path, "args": args | ({"step": step} if path == MEAN and step is not None else {})}
-
-    @property
-    def short_rule(self) -> dict[str, Any]:
-        """The same as the algorithm has it.
-
-        Raises:
-            JobError: it does not go with the algorithm.
-        """
-        return self.method.amended(self.asked_rule)
+        args |= {"step": step} if path == MEAN and step is not None else {}
+        return self.method.amended({"path": path, "args": args})
 
     @cached_property
     def rule(self) -> dict[str, Any]:

@@ -1,14 +1,13 @@
 """A job folder of NVFlare: write it from a study, and read the study that each app carries; or a study alone."""
 
-import json
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from fedmed.errors import JobError
+from fedmed.files import read_json
 from fedmed.jobs import app_configs
 from fedmed.jobs.job import STUDY, Job
 
@@ -24,13 +23,14 @@ def read_job(folder: Path, allowed: Collection[str] = ()) -> Job:
     folder = Path(folder)
     if folder.is_file():
         return Job.parse(_read(folder), str(folder), allowed)
-    meta = _read_json(folder / "meta.json")
-    deploy = meta.get("deploy_map")
+    if not (meta := folder / "meta.json").is_file():
+        raise JobError(f"{meta} is missing; is {folder} a job folder?")
+    deploy = read_json(meta, JobError).get("deploy_map")
     if not isinstance(deploy, dict):
-        raise JobError(f"{folder / 'meta.json'}: 'deploy_map' (app -> sites) is missing")
+        raise JobError(f"{meta}: 'deploy_map' (app -> sites) is missing")
     server = next((app for app, sites in deploy.items() if "server" in sites), None)
     if server is None or len(deploy) < 2:
-        raise JobError(f"{folder / 'meta.json'}: 'deploy_map' needs the server and at least one site; it has {deploy}")
+        raise JobError(f"{meta}: 'deploy_map' needs the server and at least one site; it has {deploy}")
     texts = {app: _read(folder / app / PLACE) for app in deploy}
     if other := [app for app in texts if texts[app] != texts[server]]:
         raise JobError(
@@ -40,9 +40,7 @@ def read_job(folder: Path, allowed: Collection[str] = ()) -> Job:
     job = Job.parse(texts[server], str(folder / server / PLACE), allowed, folder / server)
     placed = {site for sites in deploy.values() for site in sites if site != "server"}
     if strange := sorted(placed ^ set(job.study.sites)):
-        raise JobError(
-            f"{folder / 'meta.json'}: site '{strange[0]}' is not both there and in {PLACE}; write the job anew"
-        )
+        raise JobError(f"{meta}: site '{strange[0]}' is not both there and in {PLACE}; write the job anew")
     return job
 
 
@@ -99,13 +97,3 @@ def _read(path: Path) -> str:
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise JobError(f"{path} is not a readable text: {error}") from error
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return content
-    except FileNotFoundError as error:
-        raise JobError(f"{path} is missing; is {path.parent} a job folder?") from error
-    except (OSError, ValueError) as error:
-        raise JobError(f"{path} is not readable JSON: {error}") from error

@@ -2,13 +2,12 @@
 
 import json
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedmed.errors import JobError, StateError
-from fedmed.jobs.job_folder import PLACE, read_job
+from fedmed.jobs.job_folder import PLACE, read_job, whole_folder
 from fedmed.jobs.job_meta import check_plain
 from fedmed.recovery.checkpoint import CARRIED, CHECKPOINTS, RESULT, Checkpoints, config_of
 from fedmed.recovery.interrupted_workspace import RUN
@@ -122,18 +121,11 @@ def write_resumed(
     state, out = run.state.sound(run.sites, back) if run.state else None, Path(out)
     if state:
         state.check_same(config_of(job, ModelStore(job, out)))
-    if out.exists() and not (replace and (out / "meta.json").is_file()):
-        raise JobError(f"{out} exists{' and is not a job folder' if replace else ''}; choose another or use --replace")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".job-") as temporary:
-        new = Path(temporary) / "job"
+    with whole_folder(out, replace) as new:
         shutil.copytree(run.job, new, ignore=shutil.ignore_patterns(".__nvfl*", CARRIED))  # signatures, an older state
         for path in new.glob(f"*/{PLACE}"):
             path.write_bytes(job.text.encode())
         if run.state and state:
             run.state.carry(state, new / job.server_app / CARRIED)
-        if out.exists():
-            shutil.rmtree(out)
-        new.rename(out)
     private = {site: round for site, round in state.server.last_round.items() if site not in fresh} if state else {}
     return Resumed(out, run.id, state.round + 1 if state else None, job.study.rounds, private)
