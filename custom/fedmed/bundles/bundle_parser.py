@@ -116,8 +116,7 @@ def footprint(config: Mapping[str, Any], ids: Collection[str]) -> dict[str, Any]
 def parsed(parser: ConfigParser, id: str) -> Any:
     """Build one item of a bundle's configuration.
 
-    MONAI wraps whatever goes wrong inside a component in a RuntimeError; our own errors come out again.
-    Of a bundle's own error the text does, and not that of the library's error below it.
+    Our own errors come out of MONAI's RuntimeError; of a bundle's own error the text does, not that of a library below.
 
     Raises:
         BundleError: the id is missing or the component cannot be built; names the id.

@@ -1,6 +1,6 @@
 """Parts that a bundle must have for a federation, and for pre-training."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -41,17 +41,11 @@ SITE = ("dataset_dir", "datalist", "device")
 
 @dataclass(frozen=True)
 class Pretraining:
-    """Pre-training of a bundle: ``pretraining`` of its ``federation.yaml``.
+    """Pre-training of a bundle: ``pretraining`` of its ``federation.yaml``."""
 
-    Attributes:
-        overlay: merged last, it makes a training without labels of a training with them.
-        encoder: id of the encoder in the configs, and the first part of its tensors' names in every network.
-        setting: id of the file that a stand-alone training starts from.
-    """
-
-    overlay: str
-    encoder: str
-    setting: str
+    overlay: str  # merged last, it makes a training without labels of a training with them
+    encoder: str  # id of the encoder in the configs, and the first part of its tensors' names in every network
+    setting: str  # id of the file that a stand-alone training starts from
 
     @property
     def prefix(self) -> str:
@@ -79,23 +73,14 @@ def pretraining(bundle: Bundle) -> Pretraining | None:
 
 @dataclass(frozen=True)
 class Use:
-    """Purpose for which a bundle is opened.
+    """Purpose for which a bundle is opened."""
 
-    Attributes:
-        role: of the site; None at the server.
-        labels: whether the kind of task has labels, by which models are scored.
-        chooses: whether a model is chosen by the sites' validation lists.
-        scores: whether the result is scored on their testing lists.
-        exchanges: whether sites send values of their images before they train.
-        trains_mean: whether the server trains the mean of each round.
-    """
-
-    role: str | None = None
-    labels: bool = True
-    chooses: bool = True
-    scores: bool = True
-    exchanges: bool = False
-    trains_mean: bool = False
+    role: str | None = None  # of the site; None at the server
+    labels: bool = True  # the kind of task has labels, by which models are scored
+    chooses: bool = True  # a model is chosen by the sites' validation lists
+    scores: bool = True  # the result is scored on their testing lists
+    exchanges: bool = False  # sites send values of their images before they train
+    trains_mean: bool = False  # the server trains the mean of each round
 
 
 def faults(bundle: Bundle, use: Use, settings: Mapping[str, str] | None = None) -> list[str]:
@@ -135,8 +120,9 @@ def _of_configs(bundle: Bundle, use: Use, settings: Mapping[str, str]) -> Iterat
     if use.exchanges and use.role in TRAINING:
         yield from unknown_parts(parser, PROVIDER)
     if use.role is not None:
-        ids = config_ids(parser)
-        yield from (fault for name in FACTS if _in_question(name, ids) if (fault := missing_fact(name, ids)))
+        ids = config_ids(parser)  # what only training needs is asked for above
+        lacking = [name for name in FACTS if name not in ids and (FACTS[name].optional or name in SITE)]
+        yield from (fault for name in lacking if (fault := missing_fact(name, ids)))
 
 
 def unknown_parts(parser: ConfigParser, id: str) -> Iterator[str]:
@@ -145,11 +131,6 @@ def unknown_parts(parser: ConfigParser, id: str) -> Iterator[str]:
         for part in ReferenceResolver.match_refs_pattern(value) if isinstance(value, str) else ():
             if part not in parser:
                 yield f"configs/train.yaml has no '{part}', which '{id}' is made of; docs/bundles.md says what it is"
-
-
-def _in_question(name: str, ids: Collection[str]) -> bool:
-    """Tell whether a site fills in a fact that the configuration lacks; what only training needs is asked for above."""
-    return name not in ids and (FACTS[name].optional or name in SITE)
 
 
 def _of_federation(bundle: Bundle) -> Iterator[str]:

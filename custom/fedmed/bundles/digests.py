@@ -55,11 +55,7 @@ def read_digests(root: Path) -> dict[str, Any] | None:
 
 
 def changed_files(root: Path, needed: Collection[str] = ()) -> list[str]:
-    """Files that are not as they were exported, that are missing, or that are needed and not listed.
-
-    Raises:
-        BundleError: ``digests.json`` is damaged.
-    """
+    """Files that are not as they were exported, that are missing, or that are needed and not listed."""
     if (content := read_digests(root)) is None:
         return []
     listed = content["files"]

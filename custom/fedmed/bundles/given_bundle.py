@@ -54,7 +54,8 @@ def open_given(root: Path, place: Path, trusted: Collection[str] = ()) -> Path:
     """
     root = Path(root).expanduser().absolute()
     config = _config(root)
-    if is_installed(root):
+    installed = [*folders_of("bundles", "FEDMED_BUNDLES"), CHECKOUT_BUNDLES]
+    if root.resolve().parent in [folder.resolve() for folder in installed]:
         return root
     try:
         _check_unchanged(root, [f"configs/{METADATA}", f"configs/{config.name}", WEIGHTS])
@@ -80,12 +81,6 @@ def _check_unchanged(root: Path, needed: Collection[str]) -> None:
             f"it is not as it was exported, damaged or changed: {', '.join(changed[:3])}{more}; copy or export it "
             f"again, or, if you changed it yourself, delete {root / DIGESTS}"
         )
-
-
-def is_installed(root: Path) -> bool:
-    """Tell whether a bundle lies among this machine's own: in ``$FEDMED_HOME/bundles``, or in the checkout."""
-    places = [*folders_of("bundles", "FEDMED_BUNDLES"), CHECKOUT_BUNDLES]
-    return root.resolve().parent in [folder.resolve() for folder in places]
 
 
 def _config(root: Path) -> Path:

@@ -31,9 +31,6 @@ def classes_of(configured: Any, metadata: Mapping[str, Any], root: Path) -> list
 
     Args:
         configured: ``classes`` of the merged configuration; no list where it names none.
-
-    Raises:
-        BundleError: an entry of the metadata's ``classes`` is malformed.
     """
     names = configured if isinstance(configured, list) else channel_names(metadata)
     return described(names, structures(metadata, root))

@@ -67,7 +67,9 @@ def usable_facts(facts: Mapping[str, Any], ids: Collection[str], where: str) -> 
     """
     for name in facts:
         if name not in FACTS:
-            raise BundleError(f"'{name}' is not a fact that a machine fills into a bundle{_near(name, FACTS)}")
+            near = get_close_matches(name, FACTS, 1, LIKE)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(FACTS)}"
+            raise BundleError(f"'{name}' is not a fact that a machine fills into a bundle; {hint}")
         if name not in ids and (fault := missing_fact(name, ids)):
             raise BundleError(f"{where}: {fault}")
     return {name: value for name, value in facts.items() if name in ids}
@@ -81,11 +83,6 @@ def missing_fact(name: str, ids: Collection[str]) -> str:
         return ""
     hint = f"; it has '{near[0]}': correct the name" if near else f"; write '{name}: …' there"
     return f"configs/train.yaml has no '{name}' ({FACTS[name].what}), which each site fills in{hint}"
-
-
-def _near(name: str, known: Collection[str]) -> str:
-    near = get_close_matches(name, known, 1, LIKE)
-    return f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(known)}"
 
 
 def words_needed(parser: ConfigParser) -> Needed:
@@ -109,24 +106,17 @@ def _is_described(what: object) -> bool:
 def words_fault(needed: Needed, words: Mapping[str, str]) -> str:
     """Say what is wrong with a site's words, and how to write them; empty where they are as needed."""
     for name, what in needed.items():
-        known = what if isinstance(what, list) else None
+        known = what if isinstance(what, list) else []
         if name not in words:
             near = get_close_matches(name, words, 1)
             hint = f"; it has '{near[0]}': correct the name" if near else ""
-            return f"'words' has no '{name}' ({_meaning(what)}){hint}; write 'words: {{{name}: {_example(what)}}}'"
-        if known is not None and words[name] not in known:
+            meaning, example = (f"one of {', '.join(known)}", known[0]) if known else (what, "…")
+            return f"'words' has no '{name}' ({meaning}){hint}; write 'words: {{{name}: {example}}}'"
+        if known and words[name] not in known:
             near = get_close_matches(words[name], known, 1)
             hint = f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(known)}"
             return f"'words.{name}' is '{words[name]}', which the bundle does not know; {hint}"
     return ""
-
-
-def _meaning(what: str | list[str]) -> str:
-    return what if isinstance(what, str) else f"one of {', '.join(what)}"
-
-
-def _example(what: str | list[str]) -> str:
-    return "…" if isinstance(what, str) else what[0]
 
 
 def check_words(parser: ConfigParser, words: Mapping[str, str], source: Path, bundle: str) -> None:

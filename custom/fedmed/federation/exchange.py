@@ -1,13 +1,12 @@
 """Values that sites send one another before they train, through the server: the ``metadata`` task.
 
 In rounds in which the method says so, the server first sends each site the model, and a site answers with values that
-it computes from the model and its images, such as a mean and a covariance of features. With the task to train
-each site gets those of the others, never its own, without their names. The tensors themselves are not sent a
-second time. A site that sends nothing, because it has too few images or its own settings do not allow it, trains all
-the same.
+it computes from the model and its images, such as a mean and a covariance of features. With the task to train each site
+gets those of the others, never its own, without their names, and the model is not sent again. A site that sends
+nothing, because it has too few images or its own settings do not allow it, trains all the same.
 
-Some methods do so once. Each site gets the others' values with the tasks before its first accepted
-update, and keeps them; they are all that the method has, so it is an error if none came.
+Some methods do so once. Each site gets the others' values with the tasks before its first accepted update, and keeps
+them; they are all that the method has, so it is an error if none came.
 """
 
 import logging

@@ -26,18 +26,12 @@ UNKNOWN_SAMPLES = (
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A model that is to be tested.
+    """A model that is to be tested."""
 
-    Attributes:
-        name: ``selected``, ``last`` or ``first``.
-        round: the round after which it was aggregated; -1: the starting model.
-        private: site -> round of the private state that belongs to it.
-    """
-
-    name: str
-    round: int
+    name: str  # ``selected``, ``last`` or ``first``
+    round: int  # after which it was aggregated; -1: the starting model
     tensors: Mapping[str, Tensor]
-    private: Mapping[str, int]
+    private: Mapping[str, int]  # site -> round of the private state that belongs to it
 
 
 class PersonalLayers:
@@ -65,7 +59,8 @@ class PersonalLayers:
         """The owners' tasks, or nothing if no site needs it, or they trained nothing that belongs to this model."""
         self._tensors, self._awaited, server = {}, set(), self.server
         needy = [s for s, role in server.study.sites.items() if not server.policies.scorable(role, model.round)]
-        if self.owner is None or not (needy or self._to_keep(model)):
+        to_keep = server.study.release_keep and model.private and self._names(model.round)  # for an export
+        if self.owner is None or not (needy or to_keep):
             return {}
         self.records.append({"model": model.name, "from": self.owner, "released": False, "for": needy})
         if self._several:
@@ -78,10 +73,6 @@ class PersonalLayers:
             return {}
         self._awaited = set(able)
         return {site: self._task(model, model.private[site]) for site in able}
-
-    def _to_keep(self, model: Evaluated) -> bool:
-        """Tell whether the mean is wanted for an export: of a model that was trained and has private layers."""
-        return bool(self.server.study.release_keep and model.private and self._names(model.round))
 
     def _trained(self, site: str, model: Evaluated) -> bool:
         round = model.private.get(site)
@@ -161,11 +152,7 @@ class PersonalLayers:
     def _keep_mean(
         self, mean: Mapping[str, Tensor], weights: Mapping[str, Any], released: Mapping[str, Release], round: int
     ) -> dict[str, Any]:
-        """Write the mean for an export if the study asks for it and every site allows it; return facts for the record.
-
-        Args:
-            round: of the model to which the layers belong.
-        """
+        """Keep the mean for an export if the study asks for it and every site allows it; return the facts of it."""
         study = self.server.study
         if not study.release_keep:
             return {}
@@ -183,8 +170,11 @@ class PersonalLayers:
         return {"kept": True}
 
     def _samples(self, model: Evaluated) -> dict[str, int]:
-        lines = {line["round"]: line for line in self.server.checkpoints.read_rounds(self.server.rounds)}
-        return reported_samples(lines, model.private)
+        """Training samples that each site reported with the update to which its private layers belong, if above 0."""
+        rounds = {line["round"]: line for line in self.server.checkpoints.read_rounds(self.server.rounds)}
+        said = {site: rounds.get(round, {}).get("sites", {}).get(site, {}) for site, round in model.private.items()}
+        counts = {site: numbers.get("n_samples") for site, numbers in said.items()}
+        return {site: number for site, number in counts.items() if type(number) is int and number > 0}
 
     def _refuse(self, site: str, reason: str) -> None:
         if self._several:
@@ -244,18 +234,6 @@ def fault(answer: Release | None, expected: Mapping[str, Tensor], round: int) ->
     except SharingError as error:
         return f"its answer is unusable: {error}"
     return ""
-
-
-def reported_samples(rounds: Mapping[int, Mapping[str, Any]], private: Mapping[str, int]) -> dict[str, int]:
-    """Return the training samples that each site reported with the update to which its private layers belong.
-
-    Args:
-        rounds: number of a round -> its line of ``rounds.jsonl``.
-        private: site -> round of its private layers. A site that said no number above 0 is left out.
-    """
-    said = {site: rounds.get(round, {}).get("sites", {}).get(site, {}) for site, round in private.items()}
-    counts = {site: numbers.get("n_samples") for site, numbers in said.items()}
-    return {site: int(number) for site, number in counts.items() if type(number) is int and number > 0}
 
 
 def site_shares(samples: Mapping[str, int], weighing: str = "samples") -> dict[str, float]:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -37,17 +37,11 @@ NAME = "server"  # in progress and seeds
 
 @dataclass(frozen=True)
 class Trained:
-    """Result of a round's training.
+    """Result of a round's training."""
 
-    Attributes:
-        tensors: the next model; private tensors are those of the mean.
-        state: what must be kept, see :meth:`ServerTraining.state`.
-        facts: plain numbers for the run's record.
-    """
-
-    tensors: dict[str, Tensor]
-    state: dict[str, Any]
-    facts: dict[str, float] = field(default_factory=dict)
+    tensors: dict[str, Tensor]  # the next model; private tensors are those of the mean
+    state: dict[str, Any]  # what must be kept, see :meth:`ServerTraining.state`
+    facts: dict[str, float]  # for the run's record
 
 
 class ServerTraining:

@@ -1,4 +1,7 @@
-"""Description of a submitted job, and the signatures of its apps."""
+"""Description of a submitted job, and the signatures of its apps.
+
+Each check raises a :class:`fedmed.errors.JobError` that names the key, and the remedy.
+"""
 
 import base64
 import hashlib
@@ -49,15 +52,10 @@ SERVERS = {
 
 @dataclass(frozen=True)
 class Signed:
-    """Signatures of an app; empty for one that is not signed.
+    """Signatures of an app; empty for one that is not signed."""
 
-    Attributes:
-        signers: name, organisation and role in the certificates.
-        signatures: SHA-256 of each signature of a file or folder that is there, in hexadecimal.
-    """
-
-    signers: frozenset[tuple[str, str, str]] = frozenset()
-    signatures: frozenset[str] = frozenset()
+    signers: frozenset[tuple[str, str, str]] = frozenset()  # name, organisation and role in the certificates
+    signatures: frozenset[str] = frozenset()  # SHA-256 of each signature of a file or folder, in hexadecimal
 
 
 def read_signatures(app: bytes) -> Signed:
@@ -124,9 +122,6 @@ def check_submitted(archive: bytes | str | Path, name: str) -> None:
 
     Args:
         archive: the zip archive, or its path; :func:`fedmed.flare.job_archive.check_job` has passed it.
-
-    Raises:
-        JobError: names the key, and the remedy.
     """
     with ZipFile(io.BytesIO(archive) if isinstance(archive, bytes) else archive) as opened:
         paths = set(opened.namelist())
@@ -147,9 +142,6 @@ def check_deployed(meta: Mapping[str, Any], job_id: str, app: bytes, signed: Sig
 
     Args:
         app: its zip archive, which :func:`fedmed.flare.job_archive.check_app` has passed.
-
-    Raises:
-        JobError: names the key, and the remedy.
     """
     _no_others(meta)
     if meta.get("job_id") != job_id:
@@ -169,9 +161,6 @@ def check_started(meta: Mapping[str, Any], deployed: Mapping[str, Any]) -> None:
     Args:
         meta: the description that comes with the command to start.
         deployed: the one that was written when the job was unpacked.
-
-    Raises:
-        JobError: names the key, and the remedy.
     """
     _no_others(meta)
     for key in (*sorted(LEADS), "job_id", "study", *(key.value for key in SUBMITTER)):
@@ -181,11 +170,7 @@ def check_started(meta: Mapping[str, Any], deployed: Mapping[str, Any]) -> None:
 
 
 def check_study(meta: Mapping[str, Any], text: str) -> None:
-    """Refuse a description that a study does not make.
-
-    Raises:
-        JobError: names the key, and the remedy.
-    """
+    """Refuse a description that a study does not make."""
     study = parse_study(text, STUDY).values
     sites, needed = study.get("sites"), study.get("min_clients")
     if not isinstance(sites, dict) or not all(isinstance(part, str) for one in sites.items() for part in one):

@@ -181,11 +181,6 @@ class Job:
         return Bundle(self.study.bundle, self.overlays(role), self.overrides(role), site_bundles)
 
     @property
-    def server_app(self) -> str:
-        """Name of the folder of the server's app."""
-        return self.app.name if self.app else "app_server"
-
-    @property
     def name(self) -> str:
         """The job's name."""
         return self.study.name

@@ -45,19 +45,15 @@ def read_job(folder: Path, allowed: Collection[str] = ()) -> Job:
 
 
 def read_app(folder: Path, allowed: Collection[str] = ()) -> Job:
-    """Read the study of one app, as server and sites find it in their workspace.
-
-    Raises:
-        JobError: as :func:`read_job`.
-    """
+    """Read the study of one app, as server and sites find it in their workspace; errors as of :func:`read_job`."""
     return Job.parse(_read(Path(folder) / PLACE), str(Path(folder) / PLACE), allowed, Path(folder))
 
 
 def write_job(job: Job, folder: Path, replace: bool = False) -> Path:
-    """Write a job folder, whole or not at all.
+    """Write a job folder with :func:`whole_folder`.
 
     Raises:
-        JobError: the folder exists, or is not a job folder and may not be replaced; or the bundle does not fit.
+        JobError: as there, or the bundle does not fit.
     """
     files = app_configs.files(job)
     with whole_folder(folder, replace) as new:

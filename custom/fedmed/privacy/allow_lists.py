@@ -17,7 +17,11 @@ VALIDATION = "validation/"  # on TensorBoard `validation/<x>` says the same as t
 
 
 class Allowed:
-    """The lists of one site."""
+    """The lists of one site.
+
+    Raises:
+        PrivacyError: by each check: names what may not leave, and the setting.
+    """
 
     def __init__(self, site: SiteConfig) -> None:
         self.site, self.privacy = site, site.privacy
@@ -28,11 +32,7 @@ class Allowed:
         return PrivacyError(f"{what}: 'privacy.{key}' in {self.site.source}; nothing is sent")
 
     def check_update(self, tensors: Mapping[str, Tensor]) -> None:
-        """Refuse an update whose tensors may not leave.
-
-        Raises:
-            PrivacyError: names the first tensor that may not leave, and the setting.
-        """
+        """Refuse an update whose tensors may not leave."""
         self._check_names(tensors)
         if self.privacy.noise_multiplier is None:
             return
@@ -45,11 +45,7 @@ class Allowed:
                 )
 
     def check_release(self, tensors: Mapping[str, Tensor]) -> None:
-        """Refuse private layers that may not leave; that a job asks for them has been allowed already.
-
-        Raises:
-            PrivacyError: as :meth:`check_update`.
-        """
+        """Refuse private layers that may not leave; that a job asks for them has been allowed already."""
         self._check_names(tensors)
         if tensors and self.privacy.noise_multiplier is not None:
             raise self.refusal("released layers would carry no noise", "noise_multiplier")
@@ -63,11 +59,7 @@ class Allowed:
                 raise self.refusal(f"tensor '{name}' is not among those that may leave", "allowed_tensors")
 
     def check_size(self, size: int) -> None:
-        """Refuse an answer with too many bytes.
-
-        Raises:
-            PrivacyError: it may not.
-        """
+        """Refuse an answer with too many bytes."""
         if self.privacy.max_bytes is not None and size > self.privacy.max_bytes:
             raise self.refusal(f"the answer has {size} bytes, {self.privacy.max_bytes} are allowed", "max_bytes")
 

@@ -22,7 +22,12 @@ FILE = "ledger.jsonl"
 
 
 class SiteLimits:
-    """Checks, changes and records what a site sends."""
+    """Checks, changes and records what a site sends.
+
+    Raises:
+        PrivacyError: by each method: an answer goes beyond the limits, or the account or the ledger cannot be written.
+            Nothing may be sent, and the text stays at the site.
+    """
 
     def __init__(self, site: SiteConfig, folder: Path) -> None:
         self.site, self.privacy, self.folder = site, site.privacy, Path(folder)
@@ -38,12 +43,7 @@ class SiteLimits:
         return self.release(answer) if isinstance(answer, Release) else self.metrics(task, round, answer)
 
     def apply(self, update: Update) -> Update:
-        """Return what may leave of an update: allowed scalars and extras, clipped, with noise; write the ledger.
-
-        Raises:
-            PrivacyError: it goes beyond the limits, or the account or the ledger cannot be written. Nothing may be
-                sent, and the text stays at the site.
-        """
+        """Return what may leave of an update: allowed scalars and extras, clipped, with noise; write the ledger."""
         self.allowed.check_update(update.tensors)
         metrics = self.allowed.metrics({**update.metrics, "n_samples": update.n_samples})
         update = replace(update, n_samples=int(metrics.pop("n_samples", 0)), metrics=metrics)
@@ -62,32 +62,20 @@ class SiteLimits:
         return update
 
     def metadata(self, extras: Extras) -> Extras:
-        """Return what may leave of an answer to a ``metadata`` task: listed values, with noise; write the ledger.
-
-        Raises:
-            PrivacyError: it is too large, holds what nothing may send, or the ledger cannot be written.
-        """
+        """Return what may leave of an answer to a ``metadata`` task: listed values, with noise; write the ledger."""
         values, facts = self._extras(extras.values, extras.round)
         self._write("metadata", "metadata", extras.round, {"extras": values}, **facts)
         return replace(extras, values=values)
 
     def release(self, release: Release) -> Release:
-        """Return an answer to a ``release`` task if its tensors may leave; write the ledger.
-
-        Raises:
-            PrivacyError: as :meth:`apply`.
-        """
+        """Return an answer to a ``release`` task if its tensors may leave; write the ledger."""
         self.allowed.check_release(release.tensors)
         content = {"tensors": release.tensors, "allowed": release.allowed, **({"keep": True} if release.keep else {})}
         self._write("release", "release", release.round, content)
         return release
 
     def metrics(self, task: str, round: int | None, metrics: Mapping[str, Any]) -> dict[str, float]:
-        """Return the scalars of a validation or evaluation that may leave; write the ledger.
-
-        Raises:
-            PrivacyError: the ledger cannot be written.
-        """
+        """Return the scalars of a validation or evaluation that may leave; write the ledger."""
         passed = self.allowed.metrics(self._of_enough_cases(metrics))
         self._write("scores", task, round, {"metrics": passed})
         return passed
@@ -106,9 +94,6 @@ class SiteLimits:
 
         Args:
             tag: its name on TensorBoard, ``train/loss``; it is the metric ``train_loss`` of the limits.
-
-        Raises:
-            PrivacyError: the ledger cannot be written.
         """
         name = self.allowed.streamed(tag)
         if name is not None:

@@ -33,11 +33,7 @@ def payload_bytes(content: Any) -> int:
 
 
 def payload_digest(content: Any) -> str:
-    """Return the SHA-256 of what is sent: elements, names, dtypes, shapes and order. It reads every byte once.
-
-    Raises:
-        PrivacyError: as :func:`payload_bytes`.
-    """
+    """Return the SHA-256 of what is sent: elements, names, dtypes, shapes and order; errors as of `payload_bytes`."""
     digest = hashlib.sha256()
     for place, leaf in _leaves(content, ""):
         described = f"{place} {kind(leaf)}" if isinstance(leaf, Tensor) else place

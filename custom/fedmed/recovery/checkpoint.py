@@ -199,11 +199,7 @@ class Checkpoints:
         return sorted((int(m[1]) for path in paths if (m := re.fullmatch(r"round_(\d+)\.pt", path.name))), reverse=True)
 
     def there(self) -> bool:
-        """Tell whether there is a checkpoint.
-
-        Raises:
-            StateError: it is one of another FedMed.
-        """
+        """Tell whether there is a checkpoint of this FedMed; a StateError where it is of another."""
         if not self.rounds and (earlier := self.folder / EARLIER).is_file():
             raise StateError(f"{earlier} was written by another version of FedMed; continue with that one")
         return bool(self.rounds)
@@ -296,11 +292,7 @@ class Checkpoints:
         return checkpoint
 
     def read_model(self, round: int) -> dict[str, Tensor]:
-        """Read a kept model.
-
-        Raises:
-            StateError: the file is missing, damaged, or of another round.
-        """
+        """Read a kept model; a StateError where the file is missing, damaged, or of another round."""
         content = load_tensors(path := self.model_path(round))
         if content.get("meta", {}).get("round") != round:
             raise StateError(f"{path} is of another round; copy the run's folder again")
@@ -316,11 +308,7 @@ class Checkpoints:
         return [lines[round] for round in sorted(lines) if round <= until]
 
     def carry(self, checkpoint: Checkpoint, folder: Path) -> None:
-        """Copy a checkpoint and all that it needs to a folder that does not exist.
-
-        Raises:
-            StateError: a model is damaged.
-        """
+        """Copy a checkpoint and all that it needs to a folder that does not exist; a StateError for a damaged model."""
         other = Checkpoints(folder)
         for place in (other.models, folder / CHECKPOINTS):
             place.mkdir(parents=True)

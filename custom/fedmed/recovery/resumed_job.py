@@ -34,19 +34,13 @@ class Interrupted:
 
 @dataclass(frozen=True)
 class Resumed:
-    """A job that continues a run.
-
-    Attributes:
-        folder, id: the job folder, and the job that it continues.
-        done, rounds: rounds that are done, None where only the server knows; rounds of the whole run.
-        private: site -> round of the private state that it must find again.
-    """
+    """A job that continues a run."""
 
     folder: Path
-    id: str
-    done: int | None
-    rounds: int
-    private: dict[str, int]
+    id: str  # of the job that it continues
+    done: int | None  # rounds that are done, None where only the server knows
+    rounds: int  # of the whole run
+    private: dict[str, int]  # site -> round of the private state that it must find again
 
 
 def find_interrupted(run: Path | str, job: Path | None = None) -> Interrupted:
@@ -126,6 +120,6 @@ def write_resumed(
         for path in new.glob(f"*/{PLACE}"):
             path.write_bytes(job.text.encode())
         if run.state and state:
-            run.state.carry(state, new / job.server_app / CARRIED)
+            run.state.carry(state, new / (job.app.name if job.app else "app_server") / CARRIED)
     private = {site: round for site, round in state.server.last_round.items() if site not in fresh} if state else {}
     return Resumed(out, run.id, state.round + 1 if state else None, job.study.rounds, private)

@@ -75,11 +75,7 @@ class SiteState:
         return [folder_of_job(id, self.root) / "state" / path.name for id in jobs]
 
     def take_over(self, round: int) -> None:
-        """Get a round's state from the job of the run that made it, which stays as it was.
-
-        Raises:
-            StateError: it is damaged, was made with other settings, or cannot be copied.
-        """
+        """Get a round's state from the job of the run that made it, which stays as it was; errors: :meth:`load`."""
         self._copy(path := self._path(round), self._places(path, self._jobs(round)))
 
     def _copy(self, path: Path, places: Iterable[Path]) -> None:
@@ -107,11 +103,7 @@ class SiteState:
         save_tensors(self._path(round), {**facts, "private": dict(private), **content})
 
     def best(self) -> dict[str, Any]:
-        """Content that :meth:`keep_best` kept last, in this job or an earlier one of the run; ``{}`` if nothing.
-
-        Raises:
-            StateError: it is damaged, or was made with other settings.
-        """
+        """Content that :meth:`keep_best` kept last, in this job or an earlier one of the run; ``{}`` if nothing."""
         try:
             return self._best(OWN_BEST)
         except StateError as error:
@@ -135,11 +127,7 @@ class SiteState:
         save_tensors(self.folder / HELD, {"round": round, "tensors": dict(tensors)})
 
     def held(self, round: int) -> dict[str, Tensor]:
-        """Tensors that :meth:`hold` kept.
-
-        Raises:
-            StateError: there is nothing, or it is of another round.
-        """
+        """Tensors that :meth:`hold` kept; a StateError where there is nothing, or of another round."""
         content = load_tensors(self.folder / HELD)
         if content.get("round") != round:
             raise StateError(f"{self.folder / HELD} is of round {content.get('round')}, round {round} is trained")

@@ -88,9 +88,6 @@ def load_file(path: Path, site: str | None = None, **instead: Any) -> SiteConfig
         path: the file; a link counts where it lies, as in training.
         site: name of the site in the federation; by default what the file says, or else its own name.
         instead: values that replace those of the file, for work that does not need them.
-
-    Raises:
-        SiteConfigError: as :func:`load_site`.
     """
     path = Path(path).expanduser().absolute()
     document = read_yaml(path, error=SiteConfigError, example=EXAMPLE)
@@ -107,7 +104,7 @@ def load_named(name: str, workspace: Path | None = None, site: str | None = None
 
 
 def parse_site(site: str, values: Mapping[str, Any], path: Path) -> SiteConfig:
-    """Check the values of one site's YAML and fill in the defaults.
+    """Check the values of one site's YAML, whose folder relative paths start from, and fill in the defaults.
 
     Raises:
         SiteConfigError: everything that is wrong with it.

@@ -16,15 +16,10 @@ Place = tuple[str | int, ...]  # keys and numbers of entries, from the outside i
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that is wrong with a file.
+    """One thing that is wrong with a file."""
 
-    Attributes:
-        text: which key, what is wrong with it, and what to do; no full stop at its end.
-        line: of the file, counted from 1; None if unknown.
-    """
-
-    text: str
-    line: int | None = None
+    text: str  # which key, what is wrong with it, and what to do; no full stop at its end
+    line: int | None = None  # of the file, counted from 1; None if unknown
 
 
 @dataclass(frozen=True)

@@ -23,18 +23,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
 from fedmed.errors import FedMedError
-from fedmed.settings.yaml_document import Document, Mistake, Place, read_yaml, refusal
+from fedmed.settings.yaml_document import Document as Document  # others import these two from here
+from fedmed.settings.yaml_document import Mistake, Place, refusal
+from fedmed.settings.yaml_document import read_yaml as read_yaml
 
-__all__ = [
-    "BesideTheFile",
-    "Contradictions",
-    "Document",
-    "InWords",
-    "YamlModel",
-    "check_model",
-    "read_model",
-    "read_yaml",
-]
 Model = TypeVar("Model", bound=BaseModel)
 ODD = "key {!r} is not a text (YAML takes no, on and the like for truth values); write it in quotes"
 MUST_BE = {
