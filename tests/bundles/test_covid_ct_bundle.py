@@ -4,17 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import nibabel as nib
 import numpy as np
 import pytest
 import torch
-from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out
+from monai.bundle import ConfigWorkflow, verify_net_in_out
 from monai.data import load_decathlon_datalist
 
 from fedmed.data.datalist import load_datalist
 from fedmed.errors import DataError
-from fedmed.export.verify import SCHEMA
 from fedmed_demo import demo_site
 
 OVERLAYS = ("segresnet", "demo", "cpu", "lidc")
@@ -28,24 +26,6 @@ def workflow(configs, names, kind, **values):
 
 
 # --- a complete bundle
-
-
-def test_metadata(bundle):
-    schema = SCHEMA
-    verify_metadata(meta_file=str(bundle / "configs" / "metadata.json"), filepath=str(schema))
-    metadata = json.loads((bundle / "configs" / "metadata.json").read_text())
-    assert metadata["version"] in metadata["changelog"]
-    assert metadata["network_data_format"]["outputs"]["pred"]["channel_def"]["1"] == "covid_region"
-    assert metadata["pytorch_version"] in torch.__version__
-    broken = {key: value for key, value in metadata.items() if key != "network_data_format"}
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(broken, json.loads(schema.read_text()))
-
-
-def test_required_files(bundle):
-    for name in ("LICENSE", "docs/README.md", "configs/train.yaml", "configs/inference.yaml", "configs/logging.conf"):
-        assert (bundle / name).is_file()
-    assert not list(bundle.rglob("*.pt")) or (bundle / "models").is_dir()
 
 
 @pytest.mark.parametrize(
@@ -104,18 +84,6 @@ def test_the_settings_of_the_paper(parser):
     assert config["unsupervised_learning_rate"] == 5e-6
     assert parser("train", "unlabelled", "consistency").get_parsed_content("learning_rate") == 5e-6
     assert parser("train", "demo", "unlabelled", "consistency")["confidence"] == 0.9
-
-
-def test_inference_and_training_agree(parser):
-    """Settings that inference repeats, because it stands alone, are those of training."""
-    train, inference = parser("train"), parser("inference")
-    shared = ["pixdim", "hu_range", "window_size", "window_overlap", "window_batch", "threshold", "network_def"]
-    assert all(train[key] == inference[key] for key in [*shared, "inferer"])
-
-
-def test_inference_names_nothing_of_fedmed(configs, bundle):
-    texts = [Path(configs("inference")[0]), *sorted((bundle / "covid_ct").glob("*.py"))]
-    assert not [path for path in texts if re.search(r"import fedmed|from fedmed|: fedmed", path.read_text())]
 
 
 # --- sharing groups

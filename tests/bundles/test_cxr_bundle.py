@@ -11,29 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
+from monai.bundle import ConfigWorkflow
 from PIL import Image
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.errors import DataError, OverrideError
-from fedmed.export.verify import SCHEMA
+from tests.bundles.one_bundle import OneBundle
 
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "cxr_classification"
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
+HERE = OneBundle("cxr_classification")
+BUNDLE, METADATA, configs, parse = HERE.root, HERE.metadata, HERE.configs, HERE.parse
 CLASSES = ["normal", "consolidation", "interstitial"]
-METADATA = BUNDLE / "configs" / "metadata.json"
-
-
-def configs(*names):
-    return [str(BUNDLE / "configs" / f"{name}.yaml") for name in names]
-
-
-def parse(*names, **values):
-    parser = ConfigParser()
-    parser.read_config(configs(*names))
-    parser.update({"bundle_root": str(BUNDLE), "device": "cpu", **values})
-    return parser
 
 
 def workflow(*names, kind="train", **values):
@@ -81,28 +68,6 @@ def facts(site):
 # --- a complete bundle
 
 
-def test_metadata():
-    verify_metadata(meta_file=str(METADATA), filepath=str(SCHEMA))
-    metadata, parser = json.loads(METADATA.read_text()), parse("train")
-    assert metadata["version"] in metadata["changelog"] and metadata["pytorch_version"] in torch.__version__
-    formats = metadata["network_data_format"]
-    assert list(formats["outputs"]["pred"]["channel_def"].values()) == parser["classes"]
-    assert formats["inputs"]["image"]["spatial_shape"] == [parser["image_size"]] * 2
-    pins = (BUNDLE.parents[1] / "requirements.txt").read_text()
-    for name, version in metadata["required_packages_version"].items():
-        assert f"{name}=={version}" in pins
-
-
-@pytest.mark.parametrize("names", [("train",), ("train", "demo"), ("train", "small"), ("inference",)])
-def test_network_in_and_out(names):
-    verify_net_in_out(net_id="network_def", meta_file=str(METADATA), config_file=configs(*names), device="cpu")
-
-
-def test_required_files():
-    for name in ("LICENSE", "docs/README.md", "configs/logging.conf"):
-        assert (BUNDLE / name).is_file()
-
-
 def test_properties(facts):
     for names in (
         ("train",),
@@ -141,20 +106,12 @@ def test_the_settings_of_the_paper(facts):
 
 
 def test_inference_and_training_agree():
-    """Settings that inference repeats, because it stands alone, are those of training."""
+    """Inference repeats how training prepares an image; the other settings: test_every_bundle.py."""
     train, inference = parse("train"), parse("inference")
-    shared = ["classes", "image_size", "encoder_layers", "encoder_widths", "stem_kernel", "stem_stride", "stem_pool"]
-    for key in [*shared, "encoder", "network_def", "heat_map_layer"]:
-        assert train[key] == inference[key]
     *prepared, shown, banded = inference["preprocessing"]["transforms"]
     assert prepared == train["prepare"]
     assert shown["func"] == "$lambda image: image ** @image_gamma" and inference["image_gamma"] == 1
     assert banded["factors"] == "@image_bands" and inference["image_bands"] is None
-
-
-def test_inference_names_nothing_of_fedmed():
-    texts = [Path(configs("inference")[0]), *sorted((BUNDLE / "cxr_classifier").glob("*.py"))]
-    assert not [path for path in texts if re.search(r"import fedmed|from fedmed|: fedmed", path.read_text())]
 
 
 # --- for federations

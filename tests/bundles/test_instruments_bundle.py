@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from ignite.engine import Events
-from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
+from monai.bundle import ConfigWorkflow
 from monai.data import MetaTensor
 from PIL import Image
 
@@ -24,32 +24,19 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import parsed
 from fedmed.bundles.contract import Use, faults
 from fedmed.errors import BundleError, SharingError
-from fedmed.export.verify import SCHEMA
 from fedmed.jobs.app_configs import unlike
 from fedmed.systems.fedst.method import FedST
 from fedmed_demo import demo_site
+from tests.bundles.one_bundle import OneBundle
 
 NAME = "instrument_segmentation"
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / NAME
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
-METADATA = BUNDLE / "configs" / "metadata.json"
+PLAIN = {"indicator": "random"}
+HERE = OneBundle(NAME, **PLAIN)
+BUNDLE, METADATA, configs, parse = HERE.root, HERE.metadata, HERE.configs, HERE.parse
 OVERLAYS = sorted(path.stem for path in (BUNDLE / "configs").glob("*.yaml"))
 OVERLAYS = [name for name in OVERLAYS if name not in ("train", "federation", "inference")]
-PLAIN = {"indicator": "random"}
 SMALL = {**PLAIN, "image_size": [48, 64], "epoch_length": 2, "max_epochs": 1}
 ALONE = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
-
-
-def configs(*names):
-    return [str(BUNDLE / "configs" / f"{name}.yaml") for name in names]
-
-
-def parse(*names, **values):
-    parser = ConfigParser()
-    parser.read_config(configs(*names))
-    parser.update({"bundle_root": str(BUNDLE), "device": "cpu", **PLAIN, **values})
-    return parser
 
 
 @pytest.fixture(scope="module")
@@ -74,43 +61,11 @@ def facts(fedmed_home, tmp_path_factory):
     return {"bundle_root": str(BUNDLE), "dataset_dir": str(root), "device": "cpu", **places, **SMALL}
 
 
-def test_metadata():
-    verify_metadata(meta_file=str(METADATA), filepath=str(SCHEMA))
-    metadata, parser = json.loads(METADATA.read_text()), parse("train")
-    assert metadata["version"] in metadata["changelog"] and metadata["pytorch_version"] in torch.__version__
-    formats = metadata["network_data_format"]
-    assert list(formats["outputs"]["pred"]["channel_def"].values()) == ["background", *parser["classes"]]
-    image = formats["inputs"]["image"]
-    assert image["spatial_shape"] == parser["image_size"] and image["num_channels"] == 3 * parser["frames"]
-    pins = (BUNDLE.parents[1] / "requirements.txt").read_text()
-    assert all(f"{name}=={version}" in pins for name, version in metadata["required_packages_version"].items())
-    for name in ("LICENSE", "docs/README.md", "configs/logging.conf"):
-        assert (BUNDLE / name).is_file()
-
-
 @pytest.mark.parametrize("overlay", [None, *OVERLAYS])
 def test_every_overlay_makes_a_complete_bundle(overlay):
     bundle = Bundle(NAME, [overlay] if overlay else [])
     assert not faults(bundle, Use(role="supervised"), {"classes": "names"})
     assert overlay is None or f"`{overlay}`" in (BUNDLE / "docs/README.md").read_text(), "the README tells of it"
-
-
-@pytest.mark.parametrize("names", [("train", "demo"), ("inference", "demo"), ("train", "demo", "single_frame")])
-def test_network_in_and_out(names):
-    verify_net_in_out(
-        net_id="network_def", meta_file=str(METADATA), config_file=configs(*names), device="cpu",
-        bundle_root=str(BUNDLE), **PLAIN,
-    )  # fmt: skip
-
-
-SAME = [(), ("demo",), ("demo", "single_frame"), ("no_selection",), ("prompt_only",), ("no_pre_norm",)]
-
-
-@pytest.mark.parametrize("overlays", SAME)
-def test_training_and_inference_have_the_same_network(overlays):
-    ours, theirs = parse("train", *overlays), parse("inference", *overlays)
-    keys = ("classes", "image_size", "frames", "frame_interval", "indicator", "indicator_width", "network_def")
-    assert all(ours[key] == theirs[key] for key in keys)
 
 
 def test_attention_as_eq_4_is_printed_has_no_layer_norm(networks):

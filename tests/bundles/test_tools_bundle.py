@@ -12,26 +12,20 @@ import numpy as np
 import pytest
 import torch
 from ignite.engine import Events
-from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
+from monai.bundle import ConfigWorkflow
 from PIL import Image, ImageColor
 
 from fedmed.bundles.bundle_parser import parsed
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.stored_video import Extraction
 from fedmed.errors import DataError
-from fedmed.export.verify import SCHEMA
 from fedmed.training.trainer import one_cycle
 from fedmed_demo import demo_site
+from tests.bundles.one_bundle import OneBundle
 
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_tool_classification"
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
-METADATA = BUNDLE / "configs" / "metadata.json"
+HERE = OneBundle("surgical_tool_classification")
+BUNDLE, METADATA, configs, parse = HERE.root, HERE.metadata, HERE.configs, HERE.parse
 SMALL = {"image_size": [24, 32], "batch_size": 16, "max_epochs": 1}
-
-
-def configs(*names):
-    return [str(BUNDLE / "configs" / f"{name}.yaml") for name in names]
 
 
 @pytest.fixture(scope="module")
@@ -41,37 +35,6 @@ def facts(fedmed_home, tmp_path_factory):
     root = demo_site("lap_tools_tiny", "lap_cho1", fedmed_home)
     places = {"ckpt_dir": str(out / "models"), "output_dir": str(out / "eval"), "cache_dir": str(out / "cache")}
     return {"bundle_root": str(BUNDLE), "dataset_dir": str(root), "device": "cpu", **places, **SMALL}
-
-
-def parse(*names, **values):
-    parser = ConfigParser()
-    parser.read_config(configs(*names))
-    parser.update({"bundle_root": str(BUNDLE), "device": "cpu", **values})
-    return parser
-
-
-def test_metadata():
-    verify_metadata(meta_file=str(METADATA), filepath=str(SCHEMA))
-    metadata, parser = json.loads(METADATA.read_text()), parse("train")
-    assert metadata["version"] in metadata["changelog"] and metadata["pytorch_version"] in torch.__version__
-    formats = metadata["network_data_format"]
-    assert list(formats["outputs"]["pred"]["channel_def"].values()) == parser["classes"]
-    assert formats["inputs"]["image"]["spatial_shape"] == parser["image_size"]
-    pins = (BUNDLE.parents[1] / "requirements.txt").read_text()
-    assert all(f"{name}=={version}" in pins for name, version in metadata["required_packages_version"].items())
-    for name in ("LICENSE", "docs/README.md", "configs/logging.conf"):
-        assert (BUNDLE / name).is_file()
-
-
-@pytest.mark.parametrize("names", [("train", "demo_large"), ("train", "resnet"), ("train", "cpu"), ("inference",)])
-def test_network_in_and_out(names):
-    verify_net_in_out(net_id="network_def", meta_file=str(METADATA), config_file=configs(*names), device="cpu")
-
-
-@pytest.mark.parametrize("overlays", [(), ("demo",), ("demo_large",), ("resnet",), ("resnet_gn",), ("vgg13",)])
-def test_training_and_inference_have_the_same_network(overlays):
-    ours, theirs = parse("train", *overlays), parse("inference", *overlays)
-    assert all(ours[key] == theirs[key] for key in ("classes", "image_size", "network_def"))
 
 
 def test_the_published_values():
