@@ -22,6 +22,7 @@ from fedmed.jobs.study import Named, Study
 from fedmed.methods.declarations import Exchanged
 from fedmed.settings.server import ALLOWED
 from fedmed.settings.site import load_file
+from tests.federation import run_folder
 
 HERE = Path(__file__).parent
 FEDAVG = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg", "args": {"weighting": "samples"}}
@@ -132,18 +133,8 @@ def killed_before(monkeypatch):
 
 @pytest.fixture
 def same():
-    """Return a function: whether two values are the same bit by bit, whatever the nesting, and in the same order."""
-
-    def same(one, other):
-        if isinstance(one, torch.Tensor):
-            return isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
-        if isinstance(one, dict):
-            return isinstance(other, dict) and list(one) == list(other) and all(same(one[k], other[k]) for k in one)
-        if isinstance(one, list | tuple):
-            return len(one) == len(other) and all(map(same, one, other))
-        return one == other
-
-    return same
+    """Return a function: see ``same`` in tests/federation/run_folder.py."""
+    return run_folder.same
 
 
 SERVING = "serving.Serving"

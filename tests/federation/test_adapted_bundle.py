@@ -19,6 +19,7 @@ from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.messages.answers import Extras
 from fedmed_demo import demo_site
+from tests.federation.run_folder import result_of
 
 SITES = {"cxr_metro": "supervised", "cxr_rural": "supervised", "cxr_children": "evaluate"}
 SMALL = {"batch_size": 4, "image_size": 48}
@@ -69,7 +70,7 @@ def run(monkeypatch, tmp_path):
 
 
 def test_the_bundle_carries_the_mean_and_says_what_the_site_scored(run, fedmed_home, monkeypatch, tmp_path):
-    kept = json.loads((run / "server/simulate_job/fedmed/result.json").read_text())["references"]
+    kept = result_of(run)["references"]
     assert kept["sites"] == 2 and sum(kept[INTENSITIES]) == pytest.approx(1, abs=1e-3)
     bundle = export_bundle(run, tmp_path / "xray_classification").out
     federation = json.loads((bundle / "configs" / "metadata.json").read_text())["federation"]

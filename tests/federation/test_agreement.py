@@ -7,10 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 
-from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.jobs.control_study import control_job
@@ -20,6 +18,7 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.settings.site import load_site
 from fedmed.systems.agreement.method import Agreement
+from tests.federation.run_folder import model_of, result_of, rounds_of, same
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 METHOD = {"path": "fedmed.systems.agreement.method.Agreement"}
@@ -54,23 +53,10 @@ def job(tiny_job, lively):
 ALL = [value.name for value in Agreement(gate=True, align=True).values()]
 
 
-def rounds(workspace):
-    text = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def model(workspace):
-    return load_tensors(workspace / "server/simulate_job/app_server/FL_global_model.pt")["model"]
-
-
-def equal(a, b):
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-
-
 def test_labelled_sites_judge_and_the_report_shows_the_weight(job, allow, tmp_path):
     allow(*ALL)
     run_job(job(), tmp_path / "ws")
-    first, second, third = rounds(tmp_path / "ws")
+    first, second, third = rounds_of(tmp_path / "ws")
     assert "trust" not in first and second["trust"] == 1.0 and second["strength"] == 1.0
     assert {"score_with", "score_without"} <= third.keys()
     # A model goes down to three sites; in the last round the labelled sites' mean goes to each of them as well.
@@ -83,12 +69,12 @@ def test_labelled_sites_judge_and_the_report_shows_the_weight(job, allow, tmp_pa
 def test_a_site_that_may_send_nothing_beside_the_model_works_and_it_is_said(job, allow, tmp_path):
     allow(*ALL, without=("ct_east",))
     run_job(job(), tmp_path / "ws")
-    _, second, third = rounds(tmp_path / "ws")
+    _, second, third = rounds_of(tmp_path / "ws")
     assert second["coefficients"]["ct_east"] == 1.0
     assert "counts by its images alone" in str(third["warnings"])
     allow()
     run_job(job("nobody", args={"gate": True}), tmp_path / "nobody")
-    *_, third = rounds(tmp_path / "nobody")
+    *_, third = rounds_of(tmp_path / "nobody")
     assert "nobody judges" in str(third["warnings"]) and "score_with" not in third
     assert "voxels count from a fixed probability of 0.9 on" in str(third["warnings"])
 
@@ -105,9 +91,9 @@ def test_a_labelled_site_without_a_validation_list_trains_and_neither_judges_nor
         (tmp_path / f"{site}.json").write_text(json.dumps(lists))
         file.write_text(file.read_text() + f"datalist: {tmp_path / site}.json\n")
     run_job(job(args={"gate": True}), tmp_path / "ws")
-    *_, third = rounds(tmp_path / "ws")
+    *_, third = rounds_of(tmp_path / "ws")
     assert set(third["accepted"]) == set(SITES)
-    result = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())
+    result = result_of(tmp_path / "ws")
     assert "has no 'validation' list" in caplog.text
     if len(sites) == 1:
         assert "site 'ct_south' scores no model" in caplog.text and "score_with" in third
@@ -125,7 +111,7 @@ def test_a_silent_site_costs_nothing(job, allow, unscored, tmp_path):
     control = control_job(read_job(job("whole")), kind=SILENT)
     run_job(write_job(control, tmp_path / "silent_job"), tmp_path / "silent")
     run_job(job("alone", sites={**SITES, "ct_east": "evaluate"}), tmp_path / "alone")
-    assert equal(model(tmp_path / "silent"), model(tmp_path / "alone"))
+    assert same(model_of(tmp_path / "silent"), model_of(tmp_path / "alone"))
 
 
 def test_a_resumed_run_ends_where_an_uninterrupted_one_does(job, allow, monkeypatch, tmp_path):
@@ -148,9 +134,9 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(job, allow, monkeypa
         run_job(cut, tmp_path / "cut")
     monkeypatch.setattr(Server, "finish_round", finish)
     run_job(cut, tmp_path / "cut", resume=True)
-    assert equal(model(tmp_path / "whole"), model(tmp_path / "cut"))
+    assert same(model_of(tmp_path / "whole"), model_of(tmp_path / "cut"))
     kept = ("trust", "strength", "score", "score_without", "coefficients")
-    noted = [[[line.get(key) for key in kept] for line in rounds(tmp_path / name)] for name in ("whole", "cut")]
+    noted = [[[line.get(key) for key in kept] for line in rounds_of(tmp_path / name)] for name in ("whole", "cut")]
     assert noted[0] == noted[1]
 
 
@@ -164,7 +150,9 @@ def test_nvflare_equals_the_loop(job, allow, lively, tmp_path):
     run = subprocess.run([*command, "-t", "2"], capture_output=True, text=True, timeout=1800, cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     run_job(folder, tmp_path / "loop")
-    assert equal(model(tmp_path / "flare"), model(tmp_path / "loop"))
+    assert same(model_of(tmp_path / "flare"), model_of(tmp_path / "loop"))
     kept = ("trust", "strength", "score_with", "score_without", "extras", "coefficients", "bytes_down", "bytes_up")
-    flare, loop = ([[line.get(key) for key in kept] for line in rounds(tmp_path / name)] for name in ("flare", "loop"))
+    flare, loop = (
+        [[line.get(key) for key in kept] for line in rounds_of(tmp_path / name)] for name in ("flare", "loop")
+    )
     assert flare == loop and loop[2][2] is not None

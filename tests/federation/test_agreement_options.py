@@ -1,6 +1,5 @@
 """Options of agreement in whole federations, and what is left of a run that was cut off with them."""
 
-import json
 from functools import partial
 
 import pytest
@@ -9,6 +8,7 @@ import torch
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.systems.agreement.method import Agreement
+from tests.federation.run_folder import model_of, rounds_of
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}, "evaluate": False}
@@ -35,15 +35,6 @@ def run(tiny_job, lively, allow_extras, tmp_path):
     return run
 
 
-def rounds(workspace):
-    text = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def model(workspace):
-    return load_tensors(workspace / "server/simulate_job/app_server/FL_global_model.pt")["model"]
-
-
 def kept(workspace, site):
     """State that the site keeps of the last round: private layers, optimizer, engine."""
     return load_tensors(workspace / site / "simulate_job/fedmed/state/round_2.pt")
@@ -59,12 +50,12 @@ def test_the_site_without_labels_gets_the_labelled_sites_shares_of_classes(run, 
     assert torch.allclose(sent["ct_east", 1], (told["ct_north", 0] + told["ct_south", 0]) / 2)
     assert sent["ct_north", 1] is None and told["ct_east", 1] is None
     plain = run("plain")
-    assert not torch.equal(model(aligned)["conv_final.2.conv.weight"], model(plain)["conv_final.2.conv.weight"])
+    assert not torch.equal(model_of(aligned)["conv_final.2.conv.weight"], model_of(plain)["conv_final.2.conv.weight"])
 
 
 def test_where_nothing_is_sure_enough_nothing_is_learned_and_it_is_said(run):
     """The CT bundle learns probabilities everywhere, but not with a gate; here no voxel reaches it."""
-    *_, last = rounds(run("ws", args={"gate": True, "fixed_gate": 1.0}))
+    *_, last = rounds_of(run("ws", args={"gate": True, "fixed_gate": 1.0}))
     assert last["sites"]["ct_east"]["train_loss"] == 0 and last["strength"] == 0
     assert "the models agree nowhere in its images" in str(last["warnings"])
     assert "voxels count from a fixed probability of 1 on" in str(last["warnings"])
@@ -89,10 +80,10 @@ def test_a_run_that_was_cut_off_ends_where_an_uninterrupted_one_does(option, run
     with killed_before(2):
         train("cut")
     cut = train("cut", resume=True)
-    assert same(model(whole), model(cut))
+    assert same(model_of(whole), model_of(cut))
     assert all(same(kept(whole, site), kept(cut, site)) for site in SITES)
     noted = ("trust", "strength", "score", "coefficients", "extras")
-    one, other = ([[line.get(key) for key in noted] for line in rounds(workspace)] for workspace in (whole, cut))
+    one, other = ([[line.get(key) for key in noted] for line in rounds_of(workspace)] for workspace in (whole, cut))
     assert one == other
     if option == "teacher":  # it starts as a copy of the model, and moves as each round begins and after each step
         assert kept(cut, "ct_east")["engine"]["teacher"]["n_averaged"] == 4

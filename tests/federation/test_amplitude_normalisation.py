@@ -1,7 +1,5 @@
 """Whole federations whose sites tell one another how strong the frequencies of their images are."""
 
-import json
-
 import pytest
 import torch
 import yaml
@@ -13,6 +11,7 @@ from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.privacy.limits import read_ledger
 from fedmed.training.corrections.bands import MatchedBands
+from tests.federation.run_folder import rounds_of
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}}
@@ -37,8 +36,7 @@ def factors(workspace, site):
 def test_all_that_train_tell_once_and_each_keeps_its_own_factors(job, allow_extras, seen, tmp_path):
     allow_extras(*ALLOWED)
     run_job(job(), tmp_path / "ws")
-    lines = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
-    first, *later = map(json.loads, lines)
+    first, *later = rounds_of(tmp_path / "ws")
     assert first["bytes_told"] == dict.fromkeys(SITES, 17 * 4) and not any("bytes_told" in line for line in later)
     told = {(site, task.round): len(task.extras["others"]) for site, task, _ in seen if "others" in task.extras}
     assert told == {("ct_north", 0): 2, ("ct_south", 0): 2, ("ct_east", 1): 2}

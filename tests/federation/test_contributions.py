@@ -1,6 +1,5 @@
 """Contributions to a model: a run to which no labelled site contributed is no success, and nothing says it was."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -15,6 +14,7 @@ from fedmed.reports.notes import contribution_note
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
+from tests.federation.run_folder import result_of
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 THREE = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
@@ -47,7 +47,7 @@ def test_a_run_to_which_no_labelled_site_contributed_fails_and_its_report_says_s
 
 def test_a_labelled_site_that_counts_in_one_round_is_enough(tiny_job, unscored, tmp_path):
     run_job(tiny_job(sites=TWO, rounds=2, min_clients=1), tmp_path / "ws", answer=nan_of(0))
-    result = json.loads((tmp_path / "ws" / RECORDS / "result.json").read_text())
+    result = result_of(tmp_path / "ws")
     assert result["contributed"] == {"ct_east": 2, "ct_north": 1}
     run = read_run(tmp_path / "ws")
     assert not run.unlabelled and not run.idle and "ct_north to 1 of 2 rounds" in contribution_note(run)

@@ -1,6 +1,5 @@
 """A model that is tested under several names is tested once, and each name has its scores and files."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from fedmed.data.video.video_features import encoder_digest
 from fedmed.federation import client
 from fedmed.federation.loop import run_job
 from fedmed.federation.own_best import EarlierScores
+from tests.federation.run_folder import result_of
 
 
 def network(weight):
@@ -58,7 +58,7 @@ def test_a_federation_tests_each_model_once_at_a_site(tiny_job, tmp_path, monkey
     monkeypatch.setattr(client, "test_scores", spy)
     run_job(tiny_job(rounds=1, evaluate_last=True), tmp_path / "ws")
     assert tested and set(tested.values()) == {1}, "no model twice at one site"
-    result = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())
+    result = result_of(tmp_path / "ws")
     told = [len(result[name]) for name in ("test", "test_last", "test_own")]
     assert sum(told) > sum(tested.values()), "some came under two names"
     for site in result["test_own"]:

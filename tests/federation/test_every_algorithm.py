@@ -7,14 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from fedmed.durable_files import load_tensors
 from fedmed.errors import RoundFailed
 from fedmed.federation import loop
 from fedmed.federation.client import Client
 from fedmed.federation.open_round import TaskMaker
 from fedmed.federation.server import Server
+from fedmed.privacy.limits import read_ledger
 from fedmed.training import trainer as schedules
 from fedmed.training.trainer import one_cycle
+from tests.federation.run_folder import kept_of, rounds_of
 
 ADAMW = {"by": "adamw", "decay": 0}  # it decays what has changed, also by rounding
 ALGORITHMS = {
@@ -34,15 +35,10 @@ each = pytest.mark.parametrize("name", ALGORITHMS)
 STILL = {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9, "dropout": 0.0}}
 
 
-def state_of(workspace, site, round):
-    path = next(workspace.glob(f"{site}/**/fedmed/state/round_{round}.pt"))
-    return {key: value for key, value in load_tensors(path).items() if key != "made_with"}
-
-
 def outcome(server, workspace, sites="ab"):
     """Everything that goes on into another round."""
     last = server.model_round
-    return [dict(server.tensors), server.applied.rule.state(), *(state_of(workspace, site, last) for site in sites)]
+    return [dict(server.tensors), server.applied.rule.state(), *(kept_of(workspace, site, last) for site in sites)]
 
 
 @each
@@ -70,8 +66,7 @@ def test_identical_sites_are_as_one_and_what_they_count_sums_to_one(name, small,
     three = small(dict.fromkeys("abc", rows), "three", **spec).tensors
     for key, tensor in one.items():
         assert torch.allclose(tensor, three[key], atol=1e-9), key
-    for line in (tmp_path / "three/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines():
-        shares = json.loads(line)["coefficients"]
+    for shares in (line["coefficients"] for line in rounds_of(tmp_path / "three")):
         assert sum(shares.values()) == pytest.approx(1) and len(set(shares.values())) == 1
 
 
@@ -88,14 +83,12 @@ def test_private_tensors_travel_neither_way_and_bytes_are_those_of_what_is_share
     received = [task.tensors for task, _ in answers if task.round == 1]
     assert all(torch.equal(received[0][key], received[1][key]) for key in shared)
     size = sum(tensor.numel() * tensor.element_size() for tensor in shared.values())
-    with (tmp_path / "ws/a/simulate_job/fedmed/ledger.jsonl").open() as ledger:
-        sent = [line for line in map(json.loads, ledger) if line["answer"] == "update"]
+    sent = [line for line in read_ledger(tmp_path / "ws/a") if line["answer"] == "update"]
     assert [line["tensors"].keys() for line in sent] == [shared.keys()] * 2
-    for line in (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines():
-        record = json.loads(line)
+    for record in rounds_of(tmp_path / "ws"):
         beside = record.get("bytes_extras", 0)
         assert record["bytes_up"] + record["bytes_down"] - beside == 2 * 2 * size
-    own = [state_of(tmp_path / "ws", site, 1)["private"] for site in "ab"]
+    own = [kept_of(tmp_path / "ws", site, 1)["private"] for site in "ab"]
     assert own[0].keys() == stays and all(not torch.equal(own[0][key], own[1][key]) for key in stays
                                           if not key.endswith("num_batches_tracked"))  # fmt: skip
 
@@ -167,7 +160,7 @@ def in_one_go(server, folder, schedule=None):
 def test_one_site_is_local_training(algorithm, small, tmp_path):
     """Three rounds of four steps are twelve steps in one go; also with control variates that cancel each other."""
     server = small("a", rounds=3, overrides=STILL, algorithm=algorithm)
-    found = {**server.tensors, **state_of(tmp_path / "ws", "a", 2)["private"]}
+    found = {**server.tensors, **kept_of(tmp_path / "ws", "a", 2)["private"]}
     for key, tensor in in_one_go(server, tmp_path).items():
         assert torch.allclose(found[key], tensor, atol=1e-9), key
 
@@ -204,7 +197,7 @@ def test_private_layers_are_not_changed_by_the_server_whose_optimizer_moves_what
     server = small("ab", **{**ALGORITHMS[name], "server_step": "adamw"})
     stays = {key for key in server.tensors if key.startswith(PRIVATE[name])}
     for site in "ab":
-        left = state_of(tmp_path / "ws", site, 0)["private"]
+        left = kept_of(tmp_path / "ws", site, 0)["private"]
         assert left.keys() == stays and same(left, {key: opened[site, 1][key] for key in left})
     assert all(torch.equal(server.tensors[key], server.store.initial[key]) for key in stays)
     moved = set(server.applied.rule.state()["step"])

@@ -23,6 +23,7 @@ from fedmed.messages.answers import Extras, extras_bytes
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import read_ledger
 from fedmed.settings.site import load_file
+from tests.federation.run_folder import model_of, read_lines, records, result_of, rounds_of
 
 HERE = Path(__file__).parent
 IMAGES = {"a": 5, "b": 3, "c": 8, "small": 1}
@@ -73,19 +74,6 @@ def settings(folder, site, privacy):
     return load_file(path)
 
 
-def rounds(workspace):
-    text = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def result(workspace):
-    return json.loads((workspace / "server/simulate_job/fedmed/result.json").read_text())
-
-
-def model(workspace):
-    return load_tensors(workspace / "server/simulate_job/app_server/FL_global_model.pt")
-
-
 def test_before_the_first_such_round_nothing_is_exchanged_and_then_each_gets_the_others(federation, seen):
     workspace = federation()
     order = [(task.round, task.name) for _, task, _ in seen]
@@ -103,7 +91,7 @@ def test_before_the_first_such_round_nothing_is_exchanged_and_then_each_gets_the
         assert all(torch.equal(values["mu"], mu) for values, mu in zip(got, others, strict=True))
         assert (task.reuse, bool(task.tensors)) == (task.round >= 2, task.round < 2)
         assert answer.n_steps == math.ceil(IMAGES[site] / 2) and answer.n_samples == IMAGES[site]
-    for line in rounds(workspace):
+    for line in rounds_of(workspace):
         assert math.fsum(line["coefficients"].values()) == pytest.approx(1)
         assert all(coefficient >= 0 for coefficient in line["coefficients"].values())
         gaps = {site: 1 - line["extras"][site]["rsa"] for site in "abc"}
@@ -113,7 +101,7 @@ def test_before_the_first_such_round_nothing_is_exchanged_and_then_each_gets_the
             {site: IMAGES[site] for site in "abc"} if line["round"] >= 2 else dict.fromkeys("abc")
         )
     params = 3 * 4 * (3 * 2 + 2 + 1)  # three sites, float32
-    early, late = rounds(workspace)[1], rounds(workspace)[2]
+    early, late = rounds_of(workspace)[1], rounds_of(workspace)[2]
     assert (early["bytes_down"], early["bytes_up"], early["bytes_extras"]) == (params, params + 24, 24)
     assert late["bytes_down"] == params + 3 * 2 * 8 and late["bytes_up"] == params + 24 + 3 * (8 + 8)
     assert late["bytes_extras"] == 24 + 3 * 16 + 3 * 2 * 8
@@ -123,28 +111,28 @@ def test_the_last_aggregate_is_the_result_without_labels_or_a_choice(federation,
     workspace = federation(rounds=2)
     app = workspace / "server/simulate_job/app_server"
     assert (app / "FL_global_model.pt").is_file() and not (app / "best_FL_global_model.pt").exists()
-    told = result(workspace)
+    told = result_of(workspace)
     assert told["best_round"] is None and told["best_score"] is None and told["selected_by"] == []
-    assert told["test"] == {} and told["validation"] == {} and model(workspace)["meta"]["round"] == 1
+    assert told["test"] == {} and told["validation"] == {}
+    assert load_tensors(app / "FL_global_model.pt")["meta"]["round"] == 1
     facts = json.loads((workspace / "server/simulate_job/fedmed/run.json").read_text())
     assert facts["score"] == {
         "name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"
     }  # fmt: skip
-    assert not any(line["event"] == "validated" for site in "abc" for line in progress(workspace, site))
-
-
-def progress(workspace, site):
-    text = (workspace / site / "simulate_job/fedmed/progress.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
+    assert not any(
+        line["event"] == "validated"
+        for site in "abc"
+        for line in read_lines(records(workspace, site) / "progress.jsonl")
+    )
 
 
 def test_without_exchange_the_run_is_another_and_up_to_its_first_round_the_same(federation):
     with_it, without = federation("with"), federation("without", method={"from_round": None})
-    assert not torch.equal(model(with_it)["model"]["bias"], model(without)["model"]["bias"])
+    assert not torch.equal(model_of(with_it)["bias"], model_of(without)["bias"])
     early = [
         federation(name, rounds=2, method={"from_round": start}) for name, start in (("early", 2), ("never", None))
     ]
-    assert all(torch.equal(t, model(early[1])["model"][n]) for n, t in model(early[0])["model"].items())
+    assert all(torch.equal(t, model_of(early[1])[n]) for n, t in model_of(early[0]).items())
 
 
 @pytest.mark.parametrize(
@@ -160,7 +148,7 @@ def test_a_site_that_sends_nothing_trains_all_the_same_and_it_is_told_once(feder
     few = "max_bytes" in privacy["b"]
     workspace = federation(privacy=privacy, min_clients=1)
     told = [
-        (line["round"], w["site"]) for line in rounds(workspace) for w in line["warnings"] if reason in w["message"]
+        (line["round"], w["site"]) for line in rounds_of(workspace) for w in line["warnings"] if reason in w["message"]
     ]
     assert told == [(2, "b")]
     for site, task, _ in seen:
@@ -168,7 +156,7 @@ def test_a_site_that_sends_nothing_trains_all_the_same_and_it_is_told_once(feder
             assert len(task.extras["others"]) == (2 if site == "b" else 1)
             assert task.reuse != (few and site == "b"), "the model is sent again to a site that gave no answer"
     expected = ["a", "c"] if few else ["a", "b", "c"]  # its updates are too large, too
-    assert all(line["accepted"] == expected for line in rounds(workspace))
+    assert all(line["accepted"] == expected for line in rounds_of(workspace))
     lines = [line for line in read_ledger(workspace / "b") if line["answer"] == "metadata"]
     allowed = privacy["b"]["allowed_extras"] if privacy["b"] != "small" else []
     assert all(line["extras"].keys() == {"mu", "n"} & set(allowed) for line in lines) and (few or len(lines) == 2)
@@ -176,11 +164,11 @@ def test_a_site_that_sends_nothing_trains_all_the_same_and_it_is_told_once(feder
 
 def test_a_similarity_that_stays_at_home_makes_rounds_weigh_by_samples_then_uniformly(federation):
     workspace = federation(privacy={"b": {"allowed_extras": []}}, rounds=1)
-    (line,) = rounds(workspace)
+    (line,) = rounds_of(workspace)
     assert line["coefficients"] == {site: IMAGES[site] / 16 for site in "abc"}
     assert [w["site"] for w in line["warnings"]] == ["b"] and "weighs by 'samples'" in line["warnings"][0]["message"]
     silent = {"allowed_extras": [], "allowed_metrics": ["train_loss"]}
-    (line,) = rounds(federation("silent", privacy={"b": silent, "c": silent}, rounds=1))
+    (line,) = rounds_of(federation("silent", privacy={"b": silent, "c": silent}, rounds=1))
     assert line["coefficients"] == dict.fromkeys("abc", 1 / 3)
     assert [w["site"] for w in line["warnings"]] == ["b, c", "b, c"] and "'uniform'" in line["warnings"][1]["message"]
 
@@ -218,12 +206,12 @@ def test_a_run_killed_in_a_round_with_exchange_ends_where_a_whole_one_does(
     monkeypatch.setattr(owner, name, kill)
     with pytest.raises(Killed):
         federation("cut", sharing=sharing)
-    assert 2 <= len(rounds(whole.parent / "cut")) < 4
+    assert 2 <= len(rounds_of(whole.parent / "cut")) < 4
     again = federation("cut", sharing=sharing, resume=True)
-    for key, tensor in model(whole)["model"].items():
-        assert torch.equal(tensor, model(again)["model"][key]), key
-    assert [line["coefficients"] for line in rounds(whole)] == [line["coefficients"] for line in rounds(again)]
-    assert [line["extras"] for line in rounds(whole)] == [line["extras"] for line in rounds(again)]
+    for key, tensor in model_of(whole).items():
+        assert torch.equal(tensor, model_of(again)[key]), key
+    assert [line["coefficients"] for line in rounds_of(whole)] == [line["coefficients"] for line in rounds_of(again)]
+    assert [line["extras"] for line in rounds_of(whole)] == [line["extras"] for line in rounds_of(again)]
     assert not list(again.glob("*/simulate_job/fedmed/state/received.pt")), "the held model is deleted"
 
 
@@ -244,7 +232,7 @@ def test_what_is_told_once_goes_to_each_site_until_its_first_accepted_update(fed
     assert {task.round for _, task, _ in seen if task.name == "metadata"} == {0}
     got = {(site, task.round) for site, task, _ in seen if task.name == "train" and task.extras}
     assert got == {("a", 0), ("c", 0), ("b", 1)}
-    first, *later = rounds(workspace)
+    first, *later = rounds_of(workspace)
     assert first["bytes_told"] == dict.fromkeys("abc", 16) and not any("bytes_told" in line for line in later)
 
 

@@ -1,18 +1,16 @@
 """FedMoCo's own engine in a job that exchanges: the same seed is the same run, also when it is cut in two."""
 
-import json
-
 import pytest
 import torch
 import yaml
 
-from fedmed.durable_files import load_tensors
 from fedmed.federation import loop
 from fedmed.federation.client import Client
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.settings.site import load_file
 from fedmed_demo import demo_site
+from tests.federation.run_folder import model_of, rounds_of
 
 SITES = ("cxr_metro", "cxr_rural")
 SMALL = {"batch_size": 8, "queue_size": 16, "metadata_min_images": 4, "rsa_samples": 8, "learning_rate": 0.02}
@@ -45,12 +43,11 @@ def run(tmp_path, fedmed_home):
 
     def run(name, resume=False):
         loop.run_job(job, tmp_path / name, sites, resume)
-        server = tmp_path / name / "server/simulate_job"
-        lines = [json.loads(line) for line in (server / "fedmed/rounds.jsonl").read_text().splitlines()]
+        lines = rounds_of(tmp_path / name)
         told = [{key: line[key] for key in ("round", "coefficients", "extras", "warnings")} for line in lines]
         for line, found in zip(told, lines, strict=True):
             line["own_keys"] = {site: values["train_own_keys"] for site, values in found["sites"].items()}
-        return load_tensors(server / "app_server/FL_global_model.pt")["model"], told
+        return model_of(tmp_path / name), told
 
     return run
 

@@ -1,14 +1,12 @@
 """FedST and its rivals on a few numbers: what sites keep, what they count by, and runs that go on."""
 
-import json
-
 import pytest
 import torch
 
-from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
 from fedmed.federation import loop
 from fedmed.federation.open_round import TaskMaker
+from tests.federation.run_folder import kept_of, rounds_of
 
 CLASSES = {"overrides": {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9}}}
 FEDAS = {"method": {"path": "fedmed.systems.fedas.method.FedAS"}, "overlays": ["layers", "classes"], **CLASSES}
@@ -17,19 +15,9 @@ FEDST = {**FEDLD, "method": {"path": "fedmed.systems.fedst.method.FedST", "args"
 ALL = pytest.mark.parametrize("spec", [FEDAS, FEDLD, FEDST], ids=["FedAS", "FedLD", "FedST"])
 
 
-def state_of(workspace, site, round):
-    path = next(workspace.glob(f"{site}/**/fedmed/state/round_{round}.pt"))
-    return {key: value for key, value in load_tensors(path).items() if key != "made_with"}
-
-
 def outcome(server, workspace):
     last = server.model_round
-    return [dict(server.tensors), *(state_of(workspace, site, last) for site in "abc")]
-
-
-def rounds_of(workspace):
-    lines = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    return [dict(server.tensors), *(kept_of(workspace, site, last) for site in "abc")]
 
 
 STILL = {"overrides": {"supervised": {**CLASSES["overrides"]["supervised"], "dropout": 0.0}}}
@@ -60,7 +48,7 @@ def test_sites_count_by_their_traces_and_the_head_stays(small, answers, tmp_path
     for task, update in answers:
         assert task.tensors.keys() == update.tensors.keys() == {n for n in server.tensors if n.startswith("body.")}
     for site in "abc":
-        kept = state_of(tmp_path / "ws", site, 1)
+        kept = kept_of(tmp_path / "ws", site, 1)
         (old,) = [entry["state"]["old"] for entry in kept["engine"]["corrections"]]
         ((task, update),) = [(t, u) for t, u in answers if (u.site, u.round) == (site, 1)]
         assert kept["private"].keys() == {"head.weight", "head.bias"} and old.keys() == update.tensors.keys()
@@ -104,7 +92,7 @@ def test_a_site_without_a_step_changes_nothing(spec, small, answers, same, tmp_p
     (update,) = [update for task, update in answers if (update.site, task.round) == ("b", 1)]
     assert update.n_steps == 0 and update.tensors and not any(tensor.any() for tensor in update.tensors.values())
     assert rounds_of(tmp_path / "ws")[1]["coefficients"].get("b", 0) == 0
-    assert same(*(state_of(tmp_path / "ws", "b", round)["private"] for round in (0, 1)))
+    assert same(*(kept_of(tmp_path / "ws", "b", round)["private"] for round in (0, 1)))
 
 
 @ALL
@@ -112,7 +100,7 @@ def test_sites_that_change_places_change_what_stays_with_them_alone(spec, small,
     found = {}
     for name, (a, b) in {"one": "xy", "other": "yx"}.items():
         server = small({"a": ROWS[a], "b": ROWS[b]}, name, **{**spec, **STILL})
-        own = {rows: state_of(tmp_path / name, site, 1)["private"] for site, rows in (("a", a), ("b", b))}
+        own = {rows: kept_of(tmp_path / name, site, 1)["private"] for site, rows in (("a", a), ("b", b))}
         found[name] = {"shared": dict(server.tensors), **own}
     for part, tensors in found["one"].items():
         assert all(torch.allclose(found["other"][part][key], tensors[key], atol=1e-12) for key in tensors)
@@ -132,7 +120,7 @@ def test_one_site_without_training_at_the_server_is_local_training(small, tmp_pa
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(network(batch["image"]), batch["label"]).backward()
         optimizer.step()
-    ends = {**server.tensors, **state_of(tmp_path / "ws", "a", 2)["private"]}
+    ends = {**server.tensors, **kept_of(tmp_path / "ws", "a", 2)["private"]}
     assert all(torch.allclose(ends[key], tensor, atol=1e-9) for key, tensor in network.state_dict().items())
 
 

@@ -1,7 +1,5 @@
 """FedCy through real client, engines and server: who sends what and what counts, and a run that goes on."""
 
-import json
-
 import pytest
 import torch
 
@@ -10,18 +8,11 @@ from fedmed.errors import JobError
 from fedmed.federation.loop import run_job
 from fedmed.jobs.control_study import control_job
 from fedmed.jobs.job_folder import read_job, write_job
+from tests.federation.run_folder import result_of, rounds_of, same
 
 HARBOR = {"lap_harbor": "supervised"}
 LAST = {"evaluate": False, "select": "last"}
 RECORDS = "server/simulate_job/fedmed"
-
-
-def rounds_of(workspace):
-    return [json.loads(line) for line in (workspace / RECORDS / "rounds.jsonl").read_text().splitlines()]
-
-
-def equal(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_two_rounds(write_tiny_phases_job, answers, tmp_path):
@@ -65,7 +56,7 @@ def test_scalars_reach_the_record_and_a_site_without_labels_is_scored(write_tiny
     assert {"train_loss", "train_label_contrast", "train_feature_spread", "val_f1"} <= line["sites"][
         "lap_harbor"
     ].keys()
-    result = json.loads((tmp_path / "ws" / RECORDS / "result.json").read_text())
+    result = result_of(tmp_path / "ws")
     assert all(0 <= result["test"][site]["f1_mean"] <= 1 for site in ("lap_harbor", "lap_bay", "lap_cliff", "lap_isle"))
 
 
@@ -76,7 +67,7 @@ def test_without_other_sites_it_is_guided_training(write_tiny_phases_job, tmp_pa
     plain = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}
     guided = {"role_overlays": {"supervised": ["guided"]}, "method": plain}
     other = run_job(write_tiny_phases_job(tmp_path, "other", **spec, **guided), tmp_path / "other")
-    assert equal(own.tensors, other.tensors)
+    assert same(own.tensors, other.tensors)
 
 
 def test_the_control_leaves_sites_without_labels_out(write_tiny_phases_job, tmp_path):

@@ -1,7 +1,5 @@
 """Whole federations whose sites tell one another how bright their images are."""
 
-import json
-
 import pytest
 import torch
 import yaml
@@ -12,6 +10,7 @@ from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.privacy.limits import read_ledger
 from fedmed.training.corrections.gamma import MatchedGamma
+from tests.federation.run_folder import rounds_of
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}}
@@ -28,11 +27,6 @@ def job(tiny_job, lively):
     return job
 
 
-def rounds(workspace):
-    text = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
 def gamma(workspace, site):
     state = load_tensors(workspace / site / "simulate_job/fedmed/state/round_2.pt")["engine"].get("corrections", [])
     return [entry["state"]["gamma"] for entry in state if entry["path"].endswith("MatchedGamma")]
@@ -41,7 +35,7 @@ def gamma(workspace, site):
 def test_sites_with_labels_tell_before_the_first_round_and_the_other_matches(job, allow_extras, seen, tmp_path):
     allow_extras(*ALLOWED)
     run_job(job(), tmp_path / "ws")
-    first, *later = rounds(tmp_path / "ws")
+    first, *later = rounds_of(tmp_path / "ws")
     assert first["bytes_told"] == {"ct_north": 400, "ct_south": 400}
     assert not first["warnings"] and not any("bytes_told" in line for line in later)
     told = {(site, task.round): len(task.extras["others"]) for site, task, _ in seen if "others" in task.extras}

@@ -15,6 +15,7 @@ from fedmed.systems.covid_fssl.method import Consistency
 from fedmed.systems.fedmoco.loss import told_apart
 from fedmed.systems.fedmoco.method import FedMoCo
 from fedmed.systems.fedmoco.server import ACCURACY, SIMILARITY, ZERO
+from tests.federation.run_folder import result_of, rounds_of
 
 
 def guards():
@@ -185,10 +186,9 @@ def test_a_federation_that_runs_away_is_warned_of_and_goes_on(tiny_job, lively, 
     sites = {"ct_north": "supervised", "ct_east": "unsupervised"}
     job = tiny_job(sites=sites, rounds=2, steps=8, overrides=lively)
     run_job(job, tmp_path / "ws")
-    fedmed = tmp_path / "ws/server/simulate_job/fedmed"
-    rounds = [json.loads(line) for line in (fedmed / "rounds.jsonl").read_text().splitlines()]
+    rounds = rounds_of(tmp_path / "ws")
     found = [(r["round"], w["site"]) for r in rounds for w in r["warnings"]]
     assert found and {site for _, site in found} == {"ct_east"} and all(r["aggregated"] for r in rounds)
     assert "site 'ct_east': " in caplog.text and "spreading" in caplog.text
-    assert (fedmed / "result.json").is_file()
+    assert result_of(tmp_path / "ws")
     assert f"Warning: ct_east, round {found[0][0] + 1}." in page(read_run(tmp_path / "ws"))

@@ -17,6 +17,7 @@ from fedmed.jobs.job_folder import write_job
 from fedmed.methods.find_method import find
 from fedmed.settings.site import load_file
 from fedmed_demo import demo_site
+from tests.federation.run_folder import result_of, rounds_of
 
 SITES = ("lap_cho1", "lap_hei2")
 TINY = {"image_size": [32, 48], "batch_size": 2}
@@ -51,8 +52,7 @@ def run(sites, tmp_path):
         study |= {"name": "x", "method": {"path": find(method), **said.pop("method", {})}, **said}
         job = Job.of({**study, "sites": dict.fromkeys(SITES, "supervised")})
         server = run_job(write_job(job, tmp_path / "job", replace=True), tmp_path / "ws", sites)
-        lines = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
-        return server, [json.loads(line) for line in lines]
+        return server, rounds_of(tmp_path / "ws")
 
     return run
 
@@ -84,7 +84,7 @@ def test_a_site_whose_masks_lack_a_part_trains_and_is_aligned(run, sites, answer
     for _, update in answers:
         assert all(bool(tensor.isfinite().all()) for tensor in update.tensors.values())
         assert update.extras["fim_trace"] > 0 and all(map(math.isfinite, update.metrics.values()))
-    tested = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())["test"]
+    tested = result_of(tmp_path / "ws")["test"]
     assert set(tested) == set(SITES) and all(map(math.isfinite, (v for row in tested.values() for v in row.values())))
 
 

@@ -1,12 +1,10 @@
 """Invariants of a whole federation: order of sites, weight 0, threshold 1."""
 
-import json
 from dataclasses import replace
 
 import pytest
 import torch
 
-from fedmed.durable_files import load_tensors
 from fedmed.federation import client as client_module
 from fedmed.federation import opened_model
 from fedmed.federation.client import Client
@@ -18,6 +16,7 @@ from fedmed.methods.method import MEAN
 from fedmed.recovery.model_store import ModelStore
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import load_site
+from tests.federation.run_folder import model_of, rounds_of
 
 TWO = {"ct_north": "supervised", "ct_south": "supervised"}
 PAIR = {"ct_north": "supervised", "ct_east": "unsupervised"}
@@ -27,10 +26,6 @@ pytestmark = pytest.mark.usefixtures("unscored", "tiny_site_configs")
 def mean_of(**flat):
     """The rule that these flat arguments of a job ask for."""
     return load_rule(rule_spec({"path": MEAN, "args": flat}))
-
-
-def last_model(workspace):
-    return load_tensors(workspace / "server/simulate_job/app_server/FL_global_model.pt")["model"]
 
 
 def test_swapping_two_labelled_sites_does_not_change_the_model(tiny_job, tmp_path, monkeypatch):
@@ -51,7 +46,7 @@ def test_swapping_two_labelled_sites_does_not_change_the_model(tiny_job, tmp_pat
         assert theirs.data_root == home[other[site]]
         sites[site] = replace(theirs, site=site)
     run_job(job, tmp_path / "second", sites)
-    first, second = last_model(tmp_path / "first"), last_model(tmp_path / "second")
+    first, second = model_of(tmp_path / "first"), model_of(tmp_path / "second")
     initial = ModelStore(read_job(job), tmp_path).initial
     for name, tensor in first.items():
         assert torch.allclose(tensor, second[name], atol=1e-6), name
@@ -63,11 +58,9 @@ def test_an_unlabelled_site_of_weight_zero_leaves_supervised_federated_learning(
     spec = {"rounds": 2, "steps": 1, "overrides": lively}
     run_job(tiny_job("with", sites=PAIR, user_weights={"ct_east": 0.0}, **spec), tmp_path / "with")
     run_job(tiny_job("alone", sites={"ct_north": "supervised"}, **spec), tmp_path / "alone")
-    both, alone = last_model(tmp_path / "with"), last_model(tmp_path / "alone")
+    both, alone = model_of(tmp_path / "with"), model_of(tmp_path / "alone")
     assert all(torch.equal(both[name], alone[name]) for name in alone)
-    record = tmp_path / "with/server/simulate_job/fedmed/rounds.jsonl"
-    rounds = [json.loads(line) for line in record.read_text().splitlines()]
-    assert all(r["coefficients"] == {"ct_east": 0.0, "ct_north": 1.0} for r in rounds)
+    assert all(r["coefficients"] == {"ct_east": 0.0, "ct_north": 1.0} for r in rounds_of(tmp_path / "with"))
 
 
 def test_the_model_tends_to_the_supervised_one_as_the_unlabelled_weight_tends_to_zero(tiny_job, lively, tmp_path):

@@ -1,7 +1,5 @@
 """Statistics that sites without labels keep, while those of labelled sites are the model's: ``buffers`` by role."""
 
-import json
-
 import pytest
 import torch
 
@@ -10,6 +8,7 @@ from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.reports.notes import remarks
 from fedmed.reports.run import read_run
+from tests.federation.run_folder import result_of, rounds_of
 
 KEPT = {"buffers": {"unsupervised": "local"}, "epochs": 1, "steps": None, "select": "last"}
 STATISTIC = "features.bn1.running_mean"
@@ -22,9 +21,7 @@ def run(write_tiny_phases_job, tiny_site_configs, tmp_path):
 
     def run(**changes):
         server = run_job(write_tiny_phases_job(tmp_path, **{**KEPT, **changes}), tmp_path / "ws")
-        records = tmp_path / "ws/server/simulate_job/fedmed"
-        rounds = [json.loads(line) for line in (records / "rounds.jsonl").read_text().splitlines()]
-        return server, rounds, json.loads((records / "result.json").read_text())
+        return server, rounds_of(tmp_path / "ws"), result_of(tmp_path / "ws")
 
     return run
 

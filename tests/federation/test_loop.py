@@ -21,21 +21,14 @@ from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import load_site
+from tests.federation.run_folder import model_of, same
 
 BUNDLES = Path(__file__).resolve().parents[2] / "bundles"
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
 
-def model(workspace, name="FL_global_model.pt"):
-    return load_tensors(workspace / "server" / "simulate_job" / "app_server" / name)["model"]
-
-
 def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def equal(a, b):
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def make_client(job, site_name, folder):
@@ -64,7 +57,7 @@ def test_run_leaves_models_scores_and_progress(tiny_job, tmp_path):
     assert len(list(csv.DictReader((site / "evaluation" / "cases.csv").open()))) == 3
     events = [line["event"] for line in lines(tmp_path / "ws/ct_north/simulate_job/fedmed/progress.jsonl")]
     assert events[0] == "start" and {"step", "validated", "end"} <= set(events)
-    assert not equal(model(tmp_path / "ws"), ModelStore(read_job(tmp_path / "jobs/tiny"), tmp_path).initial)
+    assert not same(model_of(tmp_path / "ws"), ModelStore(read_job(tmp_path / "jobs/tiny"), tmp_path).initial)
 
 
 def test_same_seed_same_model_and_the_unlabelled_site_matters(tiny_job, lively, unscored, tmp_path):
@@ -73,9 +66,9 @@ def test_same_seed_same_model_and_the_unlabelled_site_matters(tiny_job, lively, 
         run_job(tiny_job(name, **spec), tmp_path / name)
     run_job(tiny_job("alone", **{**spec, "sites": {"ct_north": "supervised"}}), tmp_path / "alone")
     run_job(tiny_job("other", **spec, seed=1), tmp_path / "other")
-    assert equal(model(tmp_path / "first"), model(tmp_path / "second"))
-    assert not equal(model(tmp_path / "first"), model(tmp_path / "alone"))
-    assert not equal(model(tmp_path / "first"), model(tmp_path / "other"))
+    assert same(model_of(tmp_path / "first"), model_of(tmp_path / "second"))
+    assert not same(model_of(tmp_path / "first"), model_of(tmp_path / "alone"))
+    assert not same(model_of(tmp_path / "first"), model_of(tmp_path / "other"))
 
 
 def test_partial_sharing_with_a_warm_start_scores_only_sites_with_a_trained_decoder(tiny_job, unscored, tmp_path):
@@ -112,7 +105,7 @@ def test_one_site_equals_local_training(tiny_job, tmp_path):
         seed_everything(derive_seed(client.seed, "ct_north", round, "training"))
         trainer.network, trainer.optimizer = network, optimizer
         trainer.run()
-    local, federated = named_tensors(network), model(tmp_path / "ws")
+    local, federated = named_tensors(network), model_of(tmp_path / "ws")
     # θ + (θ_k − θ) differs from θ_k by rounding; Adam's early steps are of the size of the learning rate, 2e-3.
     assert all(torch.allclose(local[name], federated[name], atol=2e-6) for name in local)
 
@@ -161,7 +154,7 @@ def test_a_checkpoint_starts_sites_and_their_private_layers(tiny_job, tmp_path, 
     idle = {"supervised": {**read_job(tiny_job("o")).overrides("supervised"), "learning_rate": 0.0}}
     idle["unsupervised"] = {**idle["supervised"], "unsupervised_learning_rate": 0.0}
     run_job(tiny_job("go", **spec, checkpoint="start.pt", overrides=idle), tmp_path / "go")
-    assert equal(model(tmp_path / "go"), start)
+    assert same(model_of(tmp_path / "go"), start)
     private = load_tensors(tmp_path / "go/ct_east/simulate_job/fedmed/state/round_0.pt")["private"]
     assert private and all(torch.equal(tensor, start[name]) for name, tensor in private.items())
 
@@ -172,7 +165,7 @@ def test_ahnet_with_federated_buffers(tiny_job, unscored, tmp_path):
     overrides = {role: {**sizes, "window_overlap": 0.0} for role in ("supervised", "unsupervised", "evaluate")}
     job = tiny_job(overlays=[], overrides=overrides, sites=TWO, steps=1)
     run_job(job, tmp_path / "ws")
-    final, initial = model(tmp_path / "ws"), ModelStore(read_job(job), tmp_path).initial
+    final, initial = model_of(tmp_path / "ws"), ModelStore(read_job(job), tmp_path).initial
     counters = [name for name in final if name.endswith("num_batches_tracked")]
     assert counters and all(final[name] == initial[name] + 1 for name in counters)
     means = [name for name in final if name.endswith("running_mean")]

@@ -1,6 +1,5 @@
 """Each labelled site keeps the received model that it scored best itself, and nothing but scores of it leave."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +12,7 @@ from fedmed.federation.own_best import OwnBest
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import read_ledger
 from fedmed.recovery.site_state import SiteState
+from tests.federation.run_folder import records, result_of, rounds_of
 
 BUNDLE = SimpleNamespace(score=SimpleNamespace(validation="val_dice"), calibration="temperature")
 
@@ -90,9 +90,8 @@ def test_a_task_names_one_of_three_models():
 
 def test_labelled_sites_are_tested_with_their_own_best_and_send_its_scores_alone(tiny_job, tmp_path):
     server = run_job(tiny_job(rounds=2, sharing="block_6"), tmp_path / "ws")
-    fedmed = {site: tmp_path / "ws" / site / "simulate_job" / "fedmed" for site in ("server", *server.study.sites)}
-    rounds = [json.loads(line) for line in (fedmed["server"] / "rounds.jsonl").read_text().splitlines()]
-    result = json.loads((fedmed["server"] / "result.json").read_text())
+    fedmed = {site: records(tmp_path / "ws", site) for site in ("server", *server.study.sites)}
+    rounds, result = rounds_of(tmp_path / "ws"), result_of(tmp_path / "ws")
     assert set(result["test_own"]) == {"ct_north", "ct_south"}
     for site, own in result["test_own"].items():
         scores = [line["sites"][site]["val_dice"] for line in rounds] + [result["validation_last"][site]]
@@ -110,7 +109,7 @@ def test_labelled_sites_are_tested_with_their_own_best_and_send_its_scores_alone
 
 def test_a_single_labelled_site_has_chosen_for_all_and_is_not_asked_twice(tiny_job, tmp_path):
     run_job(tiny_job(sites={"ct_north": "supervised", "ct_west": "evaluate"}), tmp_path / "ws")
-    result = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())
+    result = result_of(tmp_path / "ws")
     expected = {**result["test"]["ct_north"], "model_round": result["best_round"]}
     assert result["test_own"] == {"ct_north": expected}
     assert [line["task"] for line in read_ledger(tmp_path / "ws/ct_north")].count("evaluate") == 1

@@ -1,6 +1,5 @@
 """Private layers stay where they are, in every sharing group; the one way out is asked for, allowed and accounted."""
 
-import json
 import logging
 from dataclasses import replace
 
@@ -19,6 +18,7 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.site_rows import site_rows
 from fedmed.settings.site import load_site
+from tests.federation.run_folder import model_of, result_of
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised", "ct_west": "evaluate"}
 HEADS = {
@@ -50,10 +50,6 @@ def spied(monkeypatch):
 
 def server_file(workspace, name):
     return workspace / "server/simulate_job" / name
-
-
-def result_of(workspace):
-    return json.loads(server_file(workspace, "fedmed/result.json").read_text())
 
 
 def n_bytes(tensors):
@@ -136,7 +132,7 @@ def test_an_allowed_release_scores_the_others_with_that_sites_decoder(run, spied
         "over 3 cases, with ct_north's decoder",
     ):
         assert words in caplog.text
-    saved = load_tensors(server_file(workspace, "app_server/FL_global_model.pt"))["model"]
+    saved = model_of(workspace)
     assert all(torch.equal(saved[name], initial[name]) for name in private), "a released layer was stored"
     rows = {row.name: row for row in site_rows(read_run(workspace))}
     assert rows["ct_east"].scored == "with ct_north's decoder" and rows["ct_south"].scored == ""

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from fedmed.aggregation.acceptance import update_norm
-from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError, RoundFailed
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
@@ -23,6 +22,7 @@ from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_site
 from fedmed_demo import demo_site
+from tests.federation.run_folder import model_of, rounds_of
 
 # Two hospitals of each scanner with patients of their own, and one without labels.
 HOMES = {"a": ("ct_north", 0), "b": ("ct_south", 0), "c": ("ct_north", 1), "d": ("ct_south", 1), "u": ("ct_east", 0)}
@@ -207,10 +207,9 @@ def test_a_whole_run_with_a_poisoned_site(sites, tmp_path, monkeypatch, unscored
     for rule, options in {"mean": {}, "median, clipped": {"rule": MEDIAN, "clip_norm": 4.0}}.items():
         job = write_job(spec(rounds=2, steps=2, **options), tmp_path / rule / "job")
         server = run_job(job, tmp_path / rule / "ws", sites)
-        last = load_tensors(tmp_path / rule / "ws/server/simulate_job/app_server/FL_global_model.pt")["model"]
+        last = model_of(tmp_path / rule / "ws")
         lengths[rule] = distance(last, server.store.initial)
-        record = tmp_path / rule / "ws/server/simulate_job/fedmed/rounds.jsonl"
-        rounds = [json.loads(line) for line in record.read_text().splitlines()]
+        rounds = rounds_of(tmp_path / rule / "ws")
         assert len(rounds) == 2 and all(round["aggregated"] for round in rounds)
         if not options:
             assert all("clipped" not in round and "norms" not in round for round in rounds)

@@ -7,6 +7,7 @@ import yaml
 
 from fedmed.federation.loop import run_job
 from fedmed.settings.site import load_site
+from tests.federation.run_folder import result_of
 
 
 def test_scans_that_nobody_has_marked_are_drawn_and_not_scored(tmp_path, tiny_site_configs, tiny_job, monkeypatch):
@@ -20,5 +21,5 @@ def test_scans_that_nobody_has_marked_are_drawn_and_not_scored(tmp_path, tiny_si
     run_job(tiny_job(sites={"ct_north": "supervised", "ct_east": "unsupervised"}, steps=1), tmp_path / "ws")
     shown = {path.name for path in (tmp_path / "ws/ct_east/simulate_job/fedmed/evaluation").iterdir()}
     assert shown == {f"unscored_{n}.npz" for n in range(1, 1 + min(3, len(lists["unlabeled"])))}
-    result = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())
+    result = result_of(tmp_path / "ws")
     assert result["test"]["ct_east"] == {"n_cases": 0} and "hd95_median" in result["test"]["ct_north"]

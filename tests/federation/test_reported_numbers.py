@@ -16,6 +16,7 @@ from fedmed.jobs.study import Named, Study
 from fedmed.kinds.find_kind import installed
 from fedmed.messages.answers import Update
 from fedmed.systems.covid_fssl.method import Consistency
+from tests.federation.run_folder import result_of, rounds_of
 
 TWO = {"ct_north": "supervised", "ct_south": "supervised"}
 RECORDS = "server/simulate_job/fedmed"
@@ -123,19 +124,19 @@ def lying(liar, **numbers):
 
 def test_a_false_score_chooses_no_model(tiny_job, unscored, tmp_path):
     server = run_job(tiny_job(sites=TWO, rounds=2), tmp_path / "ws", answer=lying("ct_south", val_dice=1e9))
-    lines = [json.loads(line) for line in (tmp_path / "ws" / RECORDS / "rounds.jsonl").read_text().splitlines()]
+    lines = rounds_of(tmp_path / "ws")
     assert [line["score"] for line in lines] == [0.5, 0.5] and lines[0]["sites"].keys() == TWO.keys()
     (warning,) = [one for one in lines[0]["warnings"] if one["site"] == "ct_south"]
     assert "val_dice is 1e+09, it must be a number from 0 to 1" in warning["message"]
     assert "val_dice" not in lines[0]["sites"]["ct_south"] and server.selection.best_score == 0.5
-    result = json.loads((tmp_path / "ws" / RECORDS / "result.json").read_text())
+    result = result_of(tmp_path / "ws")
     assert result["selected_by"] == ["ct_north"] and "val_dice" in result["refused_numbers"]["ct_south"][0]
 
 
 def test_a_false_count_weighs_no_more(tiny_job, unscored, tmp_path):
     job = tiny_job(sites=TWO, rounds=2, rule={"args": {"weighting": "samples"}})
     run_job(job, tmp_path / "ws", answer=lying("ct_south", n_samples=10**6))
-    lines = [json.loads(line) for line in (tmp_path / "ws" / RECORDS / "rounds.jsonl").read_text().splitlines()]
+    lines = rounds_of(tmp_path / "ws")
     assert lines[0]["coefficients"] == lines[1]["coefficients"] == {"ct_north": 0.5, "ct_south": 0.5}
     assert "its n_samples is 1000000, it was 3 at first" in lines[1]["warnings"][0]["message"]
 

@@ -1,12 +1,11 @@
 """Geometry of a round's updates, in every record and in TensorBoard, whatever the job (Markert 2022)."""
 
-import json
-
 import pytest
 import torch
 
 from fedmed.federation.open_round import TaskMaker
 from fedmed.federation.server import Server
+from tests.federation.run_folder import rounds_of
 
 SPECS = {
     "averaged": {},
@@ -30,11 +29,6 @@ def streamed(monkeypatch):
     return found
 
 
-def records(workspace):
-    lines = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def parameters(update):
     """All that a site sent but BatchNorm's statistics, in one vector."""
     return torch.cat(
@@ -51,7 +45,7 @@ def test_a_round_tells_it_of_each_site(name, small, answers, streamed, tmp_path)
     """Cosine to the weighted mean U (Eq. 4.19), squared distance to it (Eq. 4.20), norm, and the weight itself."""
     small("abc", min_clients=1, **SPECS[name])
     told = []
-    for record in records(tmp_path / "ws"):
+    for record in rounds_of(tmp_path / "ws"):
         sent = {update.site: parameters(update) for _, update in answers if update.round == record["round"]}
         shares = record["coefficients"]
         assert shares.keys() == sent.keys() == set("abc") and sum(shares.values()) == pytest.approx(1)
@@ -77,6 +71,6 @@ def test_a_site_without_a_step_is_not_compared(small, streamed, monkeypatch, tmp
 
     monkeypatch.setattr(TaskMaker, "make", idle)
     small("abc", min_clients=1, rounds=1)
-    (record,) = records(tmp_path / "ws")
+    (record,) = rounds_of(tmp_path / "ws")
     assert record["geometry"].keys() == {"a", "c"} and all("cosine" in own for own in record["geometry"].values())
     assert {name.partition("/")[2] for name, *_ in streamed if name.startswith("updates_")} == {"a", "c"}

@@ -10,6 +10,7 @@ import torch
 from fedmed.errors import JobError
 from fedmed.federation.client import Client
 from fedmed.federation.reported_numbers import LARGEST_RATIO, UsualNorms
+from tests.federation.run_folder import rounds_of
 
 SITES = "abc"
 
@@ -32,17 +33,12 @@ def multiplied(monkeypatch):
     return multiply
 
 
-def lines_of(workspace):
-    text = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text()
-    return [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
-
-
 @pytest.mark.parametrize("factor", [1e30, 1e6, -1e30])
 @pytest.mark.parametrize("sites", ["ab", "abc"])
 def test_it_is_refused_by_name_and_the_others_go_on(small, multiplied, tmp_path, sites, factor):
     multiplied("b", {0, 2}, factor)
     server = small(sites, rounds=4, min_clients=1)
-    lines = lines_of(tmp_path / "ws")
+    lines = rounds_of(tmp_path / "ws")
     told = [{entry["site"]: entry["reason"] for entry in line["refused"]} for line in lines]
     assert all(list(reasons) == ["b"] and "times" in reasons["b"] for reasons in (told[0], told[2]))
     assert told[1] == told[3] == {} and all(line["aggregated"] for line in lines)
@@ -53,20 +49,20 @@ def test_it_is_refused_by_name_and_the_others_go_on(small, multiplied, tmp_path,
 def test_alone_in_a_federation_it_is_measured_by_the_model_and_by_its_own_rounds(small, multiplied, tmp_path):
     multiplied("a", {2}, 1e30)
     server = small("a", rounds=4)
-    assert [line["aggregated"] for line in lines_of(tmp_path / "ws")] == [True, True, False, True]
+    assert [line["aggregated"] for line in rounds_of(tmp_path / "ws")] == [True, True, False, True]
     assert all(torch.isfinite(tensor).all() for tensor in server.tensors.values())
 
 
 def test_a_study_may_widen_the_bound(small, multiplied, tmp_path):
     multiplied("b", {0}, 1e25)
     small("abc", rounds=1, max_norm_ratio=1e300)
-    assert lines_of(tmp_path / "ws")[0]["refused"] == []
+    assert rounds_of(tmp_path / "ws")[0]["refused"] == []
 
 
 def test_a_norm_beyond_the_largest_number_is_refused_whatever_the_study_says(small, multiplied, tmp_path):
     multiplied("b", {0}, 1e200)
     small("abc", rounds=1, max_norm_ratio=1e300, min_clients=1)
-    (refused,) = lines_of(tmp_path / "ws")[0]["refused"]
+    (refused,) = rounds_of(tmp_path / "ws")[0]["refused"]
     assert refused["site"] == "b" and "beyond the largest number" in refused["reason"]
 
 
@@ -74,7 +70,7 @@ def test_a_number_beyond_the_largest_is_null_in_the_record(small, tmp_path, monk
     geometry = {"a": {"norm": math.inf, "distance": math.nan, "cosine": 1.0}}
     monkeypatch.setattr("fedmed.federation.run_record.update_geometry", lambda *args: geometry)
     small("ab", rounds=1)
-    assert lines_of(tmp_path / "ws")[0]["geometry"] == {"a": {"norm": None, "distance": None, "cosine": 1.0}}
+    assert rounds_of(tmp_path / "ws")[0]["geometry"] == {"a": {"norm": None, "distance": None, "cosine": 1.0}}
 
 
 def test_an_error_in_a_record_ends_no_run(small, tmp_path, monkeypatch, caplog):
@@ -83,7 +79,7 @@ def test_an_error_in_a_record_ends_no_run(small, tmp_path, monkeypatch, caplog):
 
     monkeypatch.setattr("fedmed.federation.server.round_record", broken)
     small("ab", rounds=2)
-    assert [(line["round"], line["accepted"]) for line in lines_of(tmp_path / "ws")] == [
+    assert [(line["round"], line["accepted"]) for line in rounds_of(tmp_path / "ws")] == [
         (0, ["a", "b"]),
         (1, ["a", "b"]),
     ]
@@ -130,6 +126,6 @@ def test_a_resumed_run_refuses_what_an_uninterrupted_one_refuses(small, multipli
     with killed_before(2):
         small("ab", name="cut", **bound)
     resumed = small("ab", name="cut", resume=True, **bound)
-    refused = [[line["refused"] for line in lines_of(tmp_path / name)] for name in ("whole", "cut")]
+    refused = [[line["refused"] for line in rounds_of(tmp_path / name)] for name in ("whole", "cut")]
     assert refused[0] == refused[1] and any(refused[0][2:4])
     assert same(whole.tensors, resumed.tensors) and whole.usual.earlier == resumed.usual.earlier

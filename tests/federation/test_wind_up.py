@@ -1,13 +1,12 @@
 """FedDyn with an optimizer at the server winds up, through real client, engine and server: Markert 2022's FedDyn."""
 
-import json
-
 import pytest
 import torch
 
 from fedmed.durable_files import load_tensors
 from fedmed.errors import FedMedError
 from fedmed.federation.client import Client
+from tests.federation.run_folder import rounds_of
 
 LOSSES = {"a": (1.0, 1.0), "b": (3.0, -1.0)}  # curvature and place of the minimum; both together: -0.5
 ALPHA, RATE, STEPS, FIRST = 0.01, 0.01, 10, 2.0
@@ -67,8 +66,7 @@ def test_the_first_rounds_are_those_of_the_equations(small, dynamic, adam, dista
         found = {site: kept(tmp_path / "ws", site, rounds) for site in LOSSES}
         assert found == pytest.approx(g, abs=1e-12) and step.h["w"].item() == pytest.approx(h, abs=1e-12)
         assert step.h["w"].item() == pytest.approx(sum(found.values()) / 2, abs=1e-15)
-    lines = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
-    assert [json.loads(line)["coefficients"] for line in lines] == [{"a": 0.5, "b": 0.5}] * rounds
+    assert [line["coefficients"] for line in rounds_of(tmp_path / "ws")] == [{"a": 0.5, "b": 0.5}] * rounds
 
 
 @pytest.mark.parametrize("missed", [{1}, {2, 3}, {0}], ids=str)
@@ -90,8 +88,7 @@ def test_a_site_that_misses_rounds_is_waited_for_by_what_the_server_keeps(
 
     monkeypatch.setattr(Client, "train", fail)
     server = small(rounds=5, steps=STEPS, min_clients=1, algorithm={"name": "feddyn", "args": {"alpha": ALPHA}})
-    lines = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
-    assert [json.loads(line)["accepted"] == ["a"] for line in lines] == [round in missed for round in range(5)]
+    assert [line["accepted"] == ["a"] for line in rounds_of(tmp_path / "ws")] == [round in missed for round in range(5)]
     found = [kept(tmp_path / "ws", site, 5) for site in LOSSES]
     assert all(found) and server.applied.rule.step.h["w"].item() == pytest.approx(sum(found) / 2, abs=1e-15)
 

@@ -1,6 +1,5 @@
 """An algorithm is one line of any study; its jobs train, and what does not go together is told at its line."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.sheet import html
 from fedmed.settings.site import load_file
+from tests.federation.run_folder import result_of, rounds_of
 from tests.shipped import shipped
 
 SMALL_BUNDLE = Path(__file__).resolve().parents[1] / "federation" / "small_bundle"
@@ -56,8 +56,8 @@ def test_a_job_of_each_trains(name, allow_extras, tmp_path):
     assert job.overlays(job.role("lap_cho1"))[2:] == ([] if name == "fedbn" else [name])
     small = job.changed({"sites": TWO, "rounds": 1, "epochs": 0.5, "overrides": SMALL})
     server = run_job(write_job(small, tmp_path / "job"), tmp_path / "ws")
-    (line,) = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
-    assert sorted(json.loads(line)["accepted"]) == list(TWO) and not json.loads(line)["refused"]
+    (line,) = rounds_of(tmp_path / "ws")
+    assert sorted(line["accepted"]) == list(TWO) and not line["refused"]
     kept = server.applied.rule.state()
     if name in ("feddg", "fedprox", "fedrep", "fedbn"):
         assert kept == {}
@@ -80,7 +80,7 @@ def test_each_site_is_scored_with_its_own_layers_and_one_that_never_trains_says_
     small = {role: SMALL["supervised"] for role in set(sites.values())}
     job = job.changed({"sites": sites, "rounds": 1, "epochs": 0.5, "overrides": small})
     server = run_job(write_job(job, tmp_path / "job"), tmp_path / "ws")
-    result = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())
+    result = result_of(tmp_path / "ws")
     assert set(result["test"]) == {"lap_hei1"} and result["untested"] == {"lap_hei2": "it trains nothing"}
     assert "Not tested: lap_hei2, which has no private layers of its own: it trains nothing." in page(
         read_run(tmp_path / "ws")
@@ -99,11 +99,6 @@ def test_sites_that_do_not_allow_it_are_refused_by_name(write_tiny_tools_job, tm
     assert "no 'control_difference'" in caplog.text and "must list it under 'privacy.allowed_extras'" in caplog.text
 
 
-def facts(workspace, name="rounds"):
-    text = (workspace / f"server/simulate_job/fedmed/{name}.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
 def kept(workspace, site, round):
     """The bank that a site has kept with the state of a round."""
     state = load_tensors(workspace / site / f"simulate_job/fedmed/state/round_{round}.pt")
@@ -118,7 +113,7 @@ def test_amplitudes_travel_once_and_stay(write_tiny_tools_job, allow_extras, tmp
     folder = write_tiny_tools_job(tmp_path, rounds=2, steps=1, algorithm=algorithm)
     assert read_job(folder).exchange == Exchanged(("amplitude",), once=True, entries=True)
     run_job(folder, tmp_path / "ws")
-    first, second = facts(tmp_path / "ws")
+    first, second = rounds_of(tmp_path / "ws")
     size = 2 * 3 * 24 * 17 * 2
     assert first["bytes_told"] == dict.fromkeys(TWO, size) and first["bytes_extras"] == 4 * size
     assert "bytes_told" not in second and "bytes_extras" not in second and not first["warnings"] + second["warnings"]
@@ -143,7 +138,7 @@ def test_a_site_that_keeps_its_amplitudes_trains_with_the_others(write_tiny_tool
     algorithm = {"name": "feddg", "args": {"bank_images": 2, "exclude_self": True}}
     folder = write_tiny_tools_job(tmp_path, rounds=2, steps=1, algorithm=algorithm)
     run_job(folder, tmp_path / "ws")
-    (warning,) = [warning for line in facts(tmp_path / "ws") for warning in line["warnings"]]
+    (warning,) = [warning for line in rounds_of(tmp_path / "ws") for warning in line["warnings"]]
     assert warning["site"] == "lap_hei2" and "'privacy.allowed_extras' in its own settings" in warning["message"]
     assert len(kept(tmp_path / "ws", "lap_hei2", 1)) == 2 and len(kept(tmp_path / "ws", "lap_hei1", 1)) == 0
     assert caplog.text.count("images stay as they are") == 1

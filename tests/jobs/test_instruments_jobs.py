@@ -19,6 +19,7 @@ from fedmed.federation.server_training import ServerTraining
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_file
+from tests.federation.run_folder import model_of, result_of, rounds_of
 from tests.shipped import shipped
 
 BUNDLE, BEST = "instrument_segmentation", "best_FL_global_model.pt"
@@ -161,12 +162,8 @@ def private(names):
     return {name for name in names if name.startswith("selection.") or ".attention.query." in name}
 
 
-def server_file(workspace, name):
-    return workspace / "server/simulate_job" / name
-
-
 def test_queries_and_selection_stay_at_the_hospitals(run, passed):
-    model = load_tensors(server_file(run, "app_server/FL_global_model.pt"))["model"]
+    model = model_of(run)
     trained = [(task, answer) for _, task, answer in passed if task.name == "train"]
     assert len(trained) == 4 and len(private(model)) > 4
     for task, update in trained:
@@ -208,7 +205,7 @@ def test_neither_indicator_nor_what_the_server_learns_alone_travels(run, passed,
 
 
 def test_the_server_trains_after_each_round(run):
-    rows = [json.loads(line) for line in server_file(run, "fedmed/rounds.jsonl").read_text().splitlines()]
+    rows = rounds_of(run)
     assert len(rows) == 2
     for row in rows:
         assert sorted(row["accepted"]) == sorted(TRAINING[:2])
@@ -216,7 +213,7 @@ def test_the_server_trains_after_each_round(run):
 
 
 def test_the_unseen_hospital_is_scored_with_the_mean_of_what_the_others_released(run, passed):
-    tested = json.loads(server_file(run, "fedmed/result.json").read_text())["test"]
+    tested = result_of(run)["test"]
     assert set(tested) == set(ROLES)
     assert all(0 <= row["dice_mean"] <= 1 and "dice_wrist" in row for row in tested.values())
     assert {site for site, task, _ in passed if task.name == "release"} == {"inst_nephro1", "inst_hyst"}
@@ -224,8 +221,8 @@ def test_the_unseen_hospital_is_scored_with_the_mean_of_what_the_others_released
 
 def test_the_same_seed_gives_the_same_result(run, place, sites):
     again = run_job(place / "job", place / "again", {name: replace(site) for name, site in sites.items()})
-    model = load_tensors(server_file(run, "app_server/FL_global_model.pt"))["model"]
-    other = load_tensors(server_file(place / "again", "app_server/FL_global_model.pt"))["model"]
+    model = model_of(run)
+    other = model_of(place / "again")
     assert all(torch.equal(other[name], model[name]) for name in model) and again.tensors
 
 
@@ -233,7 +230,7 @@ def test_what_was_trained_in_one_place_is_tested_at_a_hospital_that_took_no_part
     shown = {"inst_pooled": "supervised", "inst_lobe": "evaluate"}
     write_job(read_job(shipped("instruments_pooled")).changed({**SMALL, "sites": shown, "rounds": 1}), tmp_path / "job")
     run_job(tmp_path / "job", tmp_path / "ws", {site: settings_of(site, tmp_path) for site in shown})
-    tested = json.loads(server_file(tmp_path / "ws", "fedmed/result.json").read_text())["test"]
+    tested = result_of(tmp_path / "ws")["test"]
     assert tested["inst_pooled"] == {"n_cases": 0} and 0 <= tested["inst_lobe"]["dice_mean"] <= 1
 
 
@@ -246,7 +243,7 @@ def test_hospitals_say_what_they_are_and_an_unseen_one_gets_a_model_of_its_own_w
     words = {"procedure": "lobectomy", "indicator_path": "indicator.txt"}
     sites = {site: settings_of(site, tmp_path, words=words) for site in trains}
     run_job(tmp_path / "job", tmp_path / "ws", sites)
-    tested = json.loads(server_file(tmp_path / "ws", "fedmed/result.json").read_text())["test"]
+    tested = result_of(tmp_path / "ws")["test"]
     assert tested["inst_lobe"]["n_cases"]
 
     with pytest.raises(ExportError, match="words of site inst_lobe: give --word indicator_path=…"):

@@ -17,6 +17,7 @@ from fedmed.reports.run_page import write_report
 from fedmed.reports.run_report import report_of
 from fedmed.reports.site_pictures import feature_pictures
 from fedmed.settings.site import load_site
+from tests.federation.run_folder import result_of, rounds_of
 from tests.shipped import shipped
 
 SITES = {"lap_harbor": "supervised", "lap_bay": "unsupervised", "lap_cliff": "unsupervised", "lap_isle": "evaluate"}
@@ -95,9 +96,9 @@ def workspace(tiny_site_configs, tiny_phases, tmp_path_factory):
 
 
 def test_one_round(workspace):
-    (line,) = map(json.loads, (workspace / RECORDS / "rounds.jsonl").read_text().splitlines())
+    (line,) = rounds_of(workspace)
     assert sorted(line["accepted"]) == ["lap_bay", "lap_cliff", "lap_harbor"] and not line["refused"]
-    result = json.loads((workspace / RECORDS / "result.json").read_text())
+    result = result_of(workspace)
     assert all(0 <= result["test"][site]["f1_mean"] <= 1 for site in SITES)
 
 
@@ -127,7 +128,7 @@ def test_a_round_of_the_published_job_with_a_narrow_network(tiny_site_configs, t
 def test_a_site_can_foresee_every_number_that_it_sends(workspace, tiny_site_configs):
     answers = SiteDisclosures(read_job(shipped("phases_fedcy")), load_site("lap_bay"))
     foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
-    result = json.loads((workspace / RECORDS / "result.json").read_text())
+    result = result_of(workspace)
     assert set(result["test"]["lap_bay"]) <= foreseen
 
 
@@ -149,7 +150,7 @@ def test_the_report_shows_shares_and_ribbons(workspace, tmp_path):
 
 def test_every_site_keeps_how_both_models_see_its_frames(workspace):
     """The server's records have scores of the starting model, and no point of any frame."""
-    result = json.loads((workspace / RECORDS / "result.json").read_text())
+    result = result_of(workspace)
     assert set(result["test_first"]) == set(SITES) and "points" not in json.dumps(result)
     for site in SITES:
         own = next(one for one in read_run(workspace).sites if one.name == site)

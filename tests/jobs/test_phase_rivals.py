@@ -1,6 +1,5 @@
 """The jobs that FedCy is compared with say what their names promise, and each runs a round on small frames."""
 
-import json
 from types import MappingProxyType
 
 import pytest
@@ -11,6 +10,7 @@ from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.reports.run_page import write_report
+from tests.federation.run_folder import result_of, rounds_of
 from tests.shipped import CHECKOUT, shipped
 
 OTHERS = ("lap_bay", "lap_cliff")
@@ -44,8 +44,8 @@ def one_round(tiny_site_configs, tiny_phases, tmp_path):
         short = {"rounds": 1, "warm_start": {}, "role_overlays": {}} | ({} if job.study.select == "last" else BEST)
         changed = job.changed({**short, "overrides": overrides, **changes})
         server = run_job(write_job(changed, tmp_path / folder / "job"), tmp_path / folder)
-        *_, line = map(json.loads, (tmp_path / folder / RECORDS / "rounds.jsonl").read_text().splitlines())
-        return server, line, json.loads((tmp_path / folder / RECORDS / "result.json").read_text())
+        *_, line = rounds_of(tmp_path / folder)
+        return server, line, result_of(tmp_path / folder)
 
     return run
 

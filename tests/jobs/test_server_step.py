@@ -1,12 +1,9 @@
 """A study chooses the server's optimizer by one line, for every system."""
 
-import json
-
 import pytest
 import torch
 import yaml
 
-from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
@@ -14,6 +11,7 @@ from fedmed.jobs.example import example
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.rule_spec import MEAN, STEPS, load_rule, rule_spec
 from fedmed.methods.find_method import installed
+from tests.federation.run_folder import model_of, rounds_of
 
 SITES = {"a": "supervised", "b": "unsupervised"}
 STUDY = {"name": "x", "sites": SITES, "rounds": 3, "steps": 2}
@@ -75,9 +73,8 @@ def test_one_clear_error_before_anything_trains(changes, message, job_of, tmp_pa
 
 
 def outcome(workspace):
-    records = workspace / "server/simulate_job"
-    (line,) = [json.loads(text) for text in (records / "fedmed/rounds.jsonl").read_text().splitlines()]
-    return load_tensors(records / "app_server/FL_global_model.pt")["model"], line
+    (line,) = rounds_of(workspace)
+    return model_of(workspace), line
 
 
 @pytest.mark.usefixtures("unscored")

@@ -18,6 +18,7 @@ from fedmed.privacy.disclosures import SiteDisclosures
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.settings.site import load_file
+from tests.federation.run_folder import model_of, result_of, rounds_of
 
 JOB = Path(__file__).resolve().parents[2] / "studies/phases_tecno.yaml"
 BUNDLE, BEST = "surgical_phase_classification", "best_FL_global_model.pt"
@@ -84,10 +85,6 @@ def features(tensors):
     return {name for name in tensors if name.startswith("features.")}
 
 
-def server_file(workspace, name):
-    return workspace / "server/simulate_job" / name
-
-
 def test_the_job_starts_from_a_model_of_single_frames_and_scores_the_others():
     job = read_job(JOB)
     assert job.study.sites == {
@@ -101,7 +98,7 @@ def test_the_job_starts_from_a_model_of_single_frames_and_scores_the_others():
 
 def test_the_features_travel_once_and_never_back(run, passed):
     (first, update), (second, _) = tasks(passed, "train", "lap_harbor")
-    model = load_tensors(server_file(run, "app_server/FL_global_model.pt"))["model"]
+    model = model_of(run)
     frozen, stages = features(model), model.keys() - features(model)
     assert frozen and first.tensors.keys() == model.keys() and second.tensors.keys() == stages
     assert update.tensors.keys() == stages and all(name.startswith("stages.") for name in stages)
@@ -113,7 +110,7 @@ def test_the_features_travel_once_and_never_back(run, passed):
 
 def test_the_features_are_those_of_the_run_before_bit_for_bit(run, frame_model):
     before = load_tensors(frame_model / BEST)["model"]
-    model = load_tensors(server_file(run, f"app_server/{BEST}"))["model"]
+    model = model_of(run, BEST)
     assert all(torch.equal(model[name], before[name]) for name in features(model))
     assert {name.split(".")[0] for name in model} == {"features", "stages"}
 
@@ -125,7 +122,7 @@ def test_an_update_counts_by_the_frames_that_were_seen(run, passed):
 
 
 def test_every_site_is_scored_video_by_video(run):
-    tested = json.loads(server_file(run, "fedmed/result.json").read_text())["test"]
+    tested = result_of(run)["test"]
     assert set(tested) == {"lap_harbor", "lap_bay", "lap_cliff", "lap_isle"}
     for site, found in tested.items():
         assert 0 <= found["f1_mean"] <= 1 and found["n_cases"] == 1
@@ -163,8 +160,7 @@ def test_hospitals_with_labels_share_their_stages(labelled, frame_model, tmp_pat
     server = run_job(
         small(tmp_path, sites=roles, overrides={"supervised": SMALL["supervised"]}), tmp_path / "ws", labelled
     )
-    lines = server_file(tmp_path / "ws", "fedmed/rounds.jsonl").read_text().splitlines()
-    assert [json.loads(line)["accepted"] for line in lines] == [sorted(labelled)] * 2
+    assert [line["accepted"] for line in rounds_of(tmp_path / "ws")] == [sorted(labelled)] * 2
     made = [path for site in labelled.values() for path in site.cache_dir.rglob("*.features")]
     videos = [path for site in labelled.values() for path in site.cache_dir.rglob("*.frames")]
     assert len(made) == len(videos) == 3 * len(labelled)
@@ -193,11 +189,9 @@ def test_a_killed_run_that_is_resumed_ends_where_another_does(labelled, frame_mo
     run_job(job, tmp_path / "cut", two, resume=True)
     assert calls == [0, 0, 1, 1, 1, 1, 2, 2]
     for name in ("FL_global_model.pt", BEST):
-        whole, cut = (
-            load_tensors(server_file(tmp_path / ws, f"app_server/{name}"))["model"] for ws in ("whole", "cut")
-        )
+        whole, cut = (model_of(tmp_path / ws, name) for ws in ("whole", "cut"))
         assert all(torch.equal(whole[key], cut[key]) for key in whole)
-    results = [json.loads(server_file(tmp_path / ws, "fedmed/result.json").read_text()) for ws in ("whole", "cut")]
+    results = [result_of(tmp_path / ws) for ws in ("whole", "cut")]
     assert results[0]["test"] == results[1]["test"] and results[0]["best_round"] == results[1]["best_round"]
 
 
@@ -240,7 +234,7 @@ def test_a_model_that_is_missing_or_of_another_network_is_one_clear_error(tmp_pa
 def test_a_site_can_foresee_what_it_sends(run, sites):
     answers = SiteDisclosures(read_job(JOB), sites["lap_harbor"])
     foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
-    tested = json.loads(server_file(run, "fedmed/result.json").read_text())["test"]
+    tested = result_of(run)["test"]
     assert set(tested["lap_harbor"]) <= foreseen
     updates = [sending for sending in answers.training() if not sending.refused]
     assert all(name.startswith("stages.") for sending in updates for name in sending.tensors)

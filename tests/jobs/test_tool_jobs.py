@@ -20,6 +20,7 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import write_report
 from fedmed.settings.site import load_file
 from fedmed.training.label_counts import LabelCounts
+from tests.federation.run_folder import result_of, rounds_of
 from tests.shipped import shipped
 
 JOB = shipped("tools_fedavg")
@@ -66,8 +67,8 @@ def test_a_round_of_the_other_jobs(name, sites, tmp_path, monkeypatch, fedmed_ho
     two = dict.fromkeys(("lap_hei1", "lap_hei2"), "supervised")
     small = job.changed({"sites": two, "rounds": 1, "overrides": {"supervised": values}})
     server = run_job(write_job(small, tmp_path / "job"), tmp_path / "ws", {site: sites[site] for site in two})
-    (line,) = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
-    assert sorted(json.loads(line)["accepted"]) == list(two)
+    (line,) = rounds_of(tmp_path / "ws")
+    assert sorted(line["accepted"]) == list(two)
     if job.study.encoder:
         start = network.state_dict()
         moved = (server.tensors["features.0.weight"] - start["features.0.weight"]).abs().max()
@@ -97,10 +98,9 @@ def workspace(sites, tmp_path_factory):
 
 
 def test_one_round_with_videos(workspace, sites):
-    records = workspace / "server/simulate_job/fedmed"
-    (line,) = [json.loads(text) for text in (records / "rounds.jsonl").read_text().splitlines()]
+    (line,) = rounds_of(workspace)
     assert sorted(line["accepted"]) == SITES and not line["refused"]
-    tests = json.loads((records / "result.json").read_text())["test"]
+    tests = result_of(workspace)["test"]
     tools = [one.name for one in Bundle("surgical_tool_classification", ["demo"]).classes]
     for site in SITES:
         found = tests[site]
@@ -120,14 +120,14 @@ def test_one_round_with_videos(workspace, sites):
 def test_a_site_can_foresee_every_number_that_it_sends(workspace, sites):
     answers = SiteDisclosures(read_job(JOB), sites["lap_cho2"])
     foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
-    result = json.loads((workspace / "server/simulate_job/fedmed/result.json").read_text())
+    result = result_of(workspace)
     assert set(result["test"]["lap_cho2"]) <= foreseen
 
 
 def test_the_ledger_tells_what_left_and_names_no_video(workspace, sites, load_script, tmp_path, capsys):
     ledger, page = load_script("ledger").main, tmp_path / "page.html"
     assert ledger([str(workspace / "lap_cho2"), "--out", str(page)]) == 0
-    sent = json.loads((workspace / "server/simulate_job/fedmed/result.json").read_text())["test"]["lap_cho2"]
+    sent = result_of(workspace)["test"]["lap_cho2"]
     for text in (" ".join(capsys.readouterr().out.split()), page.read_text()):
         assert "lap_cho2 sent 1 update with 38 tensors" in text
         assert all(name in text for name in sent) and "LCB-" not in text and ".mp4" not in text
@@ -144,7 +144,7 @@ def test_the_report_shows_tools_by_site_and_videos_along_time(workspace, tmp_pat
     text = html.read_text()
     assert "F1 of each tool" in text and "Videos along time" in text and "suction_irrigation" in text
     labels, counts = counts_of(read_run(workspace))
-    sent = json.loads((workspace / "server/simulate_job/fedmed/result.json").read_text())["test"]
+    sent = result_of(workspace)["test"]
     assert labels[0] == "grasper" and total(counts, labels).tp[0] == sum(site["tp_grasper"] for site in sent.values())
 
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 import yaml
 
-from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
@@ -14,6 +13,7 @@ from fedmed.jobs.study_text import changed_text
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_file
 from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
+from tests.federation.run_folder import model_of, result_of, rounds_of
 from tests.shipped import CHECKOUT, shipped
 
 FEDMOCO = {"path": "fedmed.systems.fedmoco.method.FedMoCo"}
@@ -79,7 +79,7 @@ def test_an_optimizer_at_the_server_by_one_line_leaves_what_is_frozen(name, trai
     folder = tiny(tmp_path, name, rounds=1, epochs=1, server_step="adamw", **plain)
     start = ModelStore(read_job(folder), folder).initial
     run_job(folder, tmp_path / "ws", tiny_sites(tmp_path))
-    after = tensors(tmp_path / "ws/server/simulate_job/app_server")
+    after = model_of(tmp_path / "ws")
     assert {key.split(".")[0] for key, value in after.items() if not torch.equal(value, start[key])} == trained
 
 
@@ -104,12 +104,11 @@ def test_demo_sites_let_the_values_of_the_method_leave():
 def test_agreement_learns_from_two_hospitals_without_labels(fedmed_home, tmp_path):
     folder = tiny(tmp_path, "cxr_agreement", rounds=3, steps=2, warm_start={"rounds": 1}, select="best")
     run_job(folder, tmp_path / "ws", tiny_sites(tmp_path))
-    records = tmp_path / "ws/server/simulate_job/fedmed"
-    first, _, third = [json.loads(line) for line in (records / "rounds.jsonl").read_text().splitlines()]
+    first, _, third = rounds_of(tmp_path / "ws")
     assert first["accepted"] == ["cxr_metro"] and len(third["accepted"]) == 3 and not third["refused"]
     assert third["strength"] == 0.5 * third["trust"] and {"score_with", "score_without"} <= third.keys()
     assert all(0 <= third["extras"][site]["agreed_share"] <= 1 for site in ("cxr_children", "cxr_rural"))
-    assert set(json.loads((records / "result.json").read_text())["test"]) == {"cxr_metro", "cxr_children", "cxr_rural"}
+    assert set(result_of(tmp_path / "ws")["test"]) == {"cxr_metro", "cxr_children", "cxr_rural"}
 
 
 def test_from_images_without_labels_to_a_classifier(fedmed_home, tmp_path, monkeypatch):
@@ -122,14 +121,14 @@ def test_from_images_without_labels_to_a_classifier(fedmed_home, tmp_path, monke
     )
     models = tmp_path / "pretraining/server/simulate_job/app_server"
     monkeypatch.setenv("FEDMED_MODELS", str(models))
-    encoder = {k: v for k, v in tensors(models).items() if k.startswith("encoder.")}
-    lines = (tmp_path / "pretraining/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
-    assert all({"rsa", "n"} <= set(extras) for extras in json.loads(lines[1])["extras"].values())
+    encoder = {k: v for k, v in model_of(tmp_path / "pretraining").items() if k.startswith("encoder.")}
+    lines = rounds_of(tmp_path / "pretraining")
+    assert all({"rsa", "n"} <= set(extras) for extras in lines[1]["extras"].values())
     for name in DOWNSTREAM:
         run_job(tiny(tmp_path, name, rounds=1, epochs=1), tmp_path / name, sites)
-        result = json.loads((tmp_path / name / "server/simulate_job/fedmed/result.json").read_text())
+        result = result_of(tmp_path / name)
         assert all(0 <= row["auroc"] <= 1 and row["n_cases"] for row in result["test"].values())
-        trained = tensors(tmp_path / name / "server/simulate_job/app_server")
+        trained = model_of(tmp_path / name)
         same = [bool((trained[key] == value).all()) for key, value in encoder.items()]
         assert len(same) > 50 and all(same) == (name == "cxr_linear")
 
@@ -164,7 +163,3 @@ def tiny(folder, name, **values):
     for path in job.glob("app_*/config/study.yaml"):
         path.write_text(changed_text(path.read_text(), values))
     return job
-
-
-def tensors(folder):
-    return load_tensors(folder / "FL_global_model.pt")["model"]

@@ -153,16 +153,6 @@ def timeless(value):
     return [timeless(each) for each in value] if isinstance(value, list) else value
 
 
-def same(a, b):
-    if isinstance(a, torch.Tensor):
-        return a.dtype == b.dtype and torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, list):
-        return len(a) == len(b) and all(map(same, a, b))
-    return a == b
-
-
 class Death:
     """Ends the process at the n-th change of a file; from then on nothing is written."""
 

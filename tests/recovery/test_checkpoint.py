@@ -6,11 +6,12 @@ import random
 
 import pytest
 import torch
-from small_federation import MODEL, PARTIAL, SITES, STATEFUL, Death, Killed, Run, end_at, same
+from small_federation import MODEL, PARTIAL, SITES, STATEFUL, Death, Killed, Run, end_at
 
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import FedMedError, StateError
 from fedmed.recovery.checkpoint import EARLIER, Checkpoints
+from tests.federation.run_folder import same
 
 pytestmark = pytest.mark.usefixtures("quick")
 

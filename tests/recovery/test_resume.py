@@ -1,11 +1,9 @@
 """A run that was interrupted and resumed ends bit by bit where an uninterrupted one does."""
 
-import json
 import math
 import shutil
 
 import pytest
-import torch
 
 from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError, RoundFailed, StateError
@@ -23,6 +21,7 @@ from fedmed.recovery.resumed_job import Interrupted, write_resumed
 from fedmed.recovery.site_state import SiteState
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
+from tests.federation.run_folder import result_of, rounds_of, same
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 TIMES = {"seconds", "seconds_total", "started"}
@@ -104,26 +103,13 @@ def outcome(workspace):
         last = max(state.glob("round_*.pt"), key=lambda path: int(path.stem.removeprefix("round_")))
         models |= {f"{site} {path.name}": load_tensors(path) for path in (last, *state.glob("own_best.pt"))}
     assert any(name.endswith(" own_best.pt") for name in models)
-    result = json.loads((server / "fedmed/result.json").read_text())
-    lines = [json.loads(line) for line in (server / "fedmed/rounds.jsonl").read_text().splitlines()]
-    return models, without_times(result), without_times(lines)
+    return models, without_times(result_of(workspace)), without_times(rounds_of(workspace))
 
 
 def without_times(value):
     if isinstance(value, dict):
         return {key: without_times(each) for key, each in value.items() if key not in TIMES}
     return [without_times(each) for each in value] if isinstance(value, list) else value
-
-
-def same(a, b):
-    """Bit by bit, whatever the nesting."""
-    if isinstance(a, torch.Tensor):
-        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
-    if isinstance(a, dict):
-        return isinstance(b, dict) and list(a) == list(b) and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
-    return a == b
 
 
 def assert_same_end(one, other):
