@@ -41,8 +41,7 @@ def plain(width, pools, reach=1):
 
 
 @pytest.mark.parametrize(
-    ("pool", "reach", "tokens"),
-    [(7, 7, range(-2, 5)), (4, 5, range(0, 5)), (2, 3, range(4, 7)), (1, 7, range(7, 14))],
+    ("pool", "reach", "tokens"), [(7, 7, range(-2, 5)), (4, 5, range(0, 5)), (2, 3, range(4, 7)), (1, 7, range(7, 14))]
 )
 def test_a_window_sees_tokens_round_its_middle(pool, reach, tokens):
     assert seen_tokens(28, 7, pool, reach)[1].tolist() == list(tokens)

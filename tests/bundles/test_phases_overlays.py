@@ -25,12 +25,7 @@ def build(fedmed_home, tmp_path):
 
     def make(*overlays, site="lap_bay", **values):
         root = demo_site("lap_phases_tiny", site, fedmed_home)
-        facts = {
-            "dataset_dir": str(root),
-            "cache_dir": str(tmp_path / "cache"),
-            "device": "cpu",
-            **SMALL,
-        }
+        facts = {"dataset_dir": str(root), "cache_dir": str(tmp_path / "cache"), "device": "cpu", **SMALL}
         parser = Bundle(NAME, ["demo", *overlays]).parser()
         for name, value in {**facts, **values}.items():
             parser[name] = value

@@ -53,10 +53,7 @@ def run(monkeypatch, tmp_path):
         values = {"demo": "chest_xray_tiny", "device": "cpu", "threads": 1}
         values["privacy"] = {"allowed_extras": [INTENSITIES], "extras_min_images": 4}
         (tmp_path / "sites" / f"{site}.yaml").write_text(yaml.safe_dump(values))
-    for place in (
-        "fedmed.training.corrections.gamma",
-        "fedmed.adapting.decisions",
-    ):  # the sites are alike
+    for place in ("fedmed.training.corrections.gamma", "fedmed.adapting.decisions"):  # the sites are alike
         monkeypatch.setattr(f"{place}.matching_gamma", lambda own, wanted: 2 + float((own - wanted / 2)[:50].sum()))
     monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path / "sites"))
     job = write_job(Job.of(STUDY), tmp_path / "job")

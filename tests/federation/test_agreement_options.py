@@ -13,11 +13,7 @@ from tests.federation.run_folder import model_of, rounds_of
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}, "evaluate": False}
 PRIVATE = ("conv_final.", "up_samples.", "up_layers.")  # of group block_6
-OPTIONS = {
-    "align": {"args": {"align": True}},
-    "teacher": {"teacher": "ema"},
-    "private layers": {"sharing": "block_6"},
-}
+OPTIONS = {"align": {"args": {"align": True}}, "teacher": {"teacher": "ema"}, "private layers": {"sharing": "block_6"}}
 
 
 @pytest.fixture

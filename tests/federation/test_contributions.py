@@ -14,11 +14,10 @@ from fedmed.reports.notes import contribution_note
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
-from tests.federation.run_folder import result_of
+from tests.federation.run_folder import records, result_of
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 THREE = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
-RECORDS = "server/simulate_job/fedmed"
 
 
 def nan_of(*rounds, site="ct_north"):
@@ -37,7 +36,7 @@ def test_a_run_to_which_no_labelled_site_contributed_fails_and_its_report_says_s
     job = tiny_job(sites=TWO, rounds=2, min_clients=1)
     with pytest.raises(RoundFailed, match=r"no update of a site with labels \(ct_north\).*NaN"):
         run_job(job, tmp_path / "ws", answer=nan_of(0, 1))
-    assert not (tmp_path / "ws" / RECORDS / "result.json").exists()
+    assert not (records(tmp_path / "ws") / "result.json").exists()
     run = read_run(tmp_path / "ws")
     assert run.unlabelled and [site.name for site in run.idle] == ["ct_north"]
     html = page(run)

@@ -1,13 +1,10 @@
 """Whatever a site answers, the federation goes on: executors, filter and aggregator of FLARE, without its processes."""
 
-import json
 import logging
-from types import SimpleNamespace
 
 import pytest
 import torch
-from nvflare.apis.fl_constant import FLContextKey, ReservedKey, ReturnCode
-from nvflare.apis.fl_context import FLContext
+from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.signal import Signal
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
@@ -20,6 +17,8 @@ from fedmed.flare.convert import task_to_model
 from fedmed.flare.filters import SiteLimitsFilter
 from fedmed.jobs.job_folder import read_job
 from fedmed.recovery.model_store import ModelStore
+from tests.federation.run_folder import read_lines
+from tests.flare.wire import site_context
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 ERRORS = ("raise", "memory", "out of memory", "disk full")
@@ -60,7 +59,7 @@ def federation(tiny_job, lively, unscored, faulty_executor):
                 sent.append((site, task))
                 if task.name != "train":
                     continue
-                context = site_context(root, site, made / f"app_{job.role(site)}")
+                context = site_context(site, root, root / site / "job", made / f"app_{job.role(site)}", task="train")
                 shareable = FLModelUtils.to_shareable(task_to_model(task))
                 executor, filter = sites[site]
                 reply = filter.process(executor.execute("train", shareable, context, Signal()), context)
@@ -83,21 +82,6 @@ def federation(tiny_job, lively, unscored, faulty_executor):
     return play
 
 
-def site_context(root, site, app):
-    folders = {"get_root_dir": lambda: str(root), "get_run_dir": lambda job: str(root / site / "job")}
-    workspace = SimpleNamespace(**folders, get_app_dir=lambda job: str(app))
-    engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
-    context = FLContext()
-    for key, value in {"ENGINE": engine, "IDENTITY_NAME": site, "RUN_NUM": "job"}.items():
-        context.set_prop(getattr(ReservedKey, key), value, private=True, sticky=False)
-    context.set_prop(FLContextKey.TASK_NAME, "train", private=True, sticky=False)
-    return context
-
-
-def rounds_of(root):
-    return [json.loads(line) for line in (root / "server/job/fedmed/rounds.jsonl").read_text().splitlines()]
-
-
 def test_a_site_that_fails_in_every_way_there_is_changes_nothing_and_stays_in_the_federation(
     federation, tmp_path, caplog
 ):
@@ -107,7 +91,7 @@ def test_a_site_that_fails_in_every_way_there_is_changes_nothing_and_stays_in_th
     rounds = len(kinds) + 2
     with caplog.at_level(logging.WARNING):
         server, sent, rounds_done = federation(tmp_path / "ws", faults, rounds, max_norm=30.0)
-    lines = rounds_of(tmp_path / "ws")
+    lines = read_lines(tmp_path / "ws/server/job/fedmed/rounds.jsonl")
     assert all(line["aggregated"] and "ct_north" in line["accepted"] for line in lines)
     told = {line["round"]: {entry["site"]: entry["reason"] for entry in line["refused"]} for line in lines}
     for round, kind in enumerate(kinds, start=1):
@@ -148,7 +132,7 @@ def test_a_full_disk_at_a_site_keeps_its_old_state_and_says_where(federation, tm
 
     monkeypatch.setattr(torch, "save", full)
     server, sent, _ = federation(tmp_path / "disk", {}, 3)
-    lines = rounds_of(tmp_path / "disk")
+    lines = read_lines(tmp_path / "disk/server/job/fedmed/rounds.jsonl")
     assert [len(line["accepted"]) for line in lines] == [2, 1, 2]
     lost = lines[1]["refused"][0]["site"]
     assert "EXECUTION_EXCEPTION" in lines[1]["refused"][0]["reason"]

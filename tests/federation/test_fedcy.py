@@ -12,7 +12,6 @@ from tests.federation.run_folder import result_of, rounds_of, same
 
 HARBOR = {"lap_harbor": "supervised"}
 LAST = {"evaluate": False, "select": "last"}
-RECORDS = "server/simulate_job/fedmed"
 
 
 def test_two_rounds(write_tiny_phases_job, answers, tmp_path):

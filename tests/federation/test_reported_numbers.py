@@ -19,7 +19,6 @@ from fedmed.systems.covid_fssl.method import Consistency
 from tests.federation.run_folder import result_of, rounds_of
 
 TWO = {"ct_north": "supervised", "ct_south": "supervised"}
-RECORDS = "server/simulate_job/fedmed"
 
 
 def reported_numbers(kind="segmentation_3d", classes=("lesion",), **said):

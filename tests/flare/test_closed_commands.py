@@ -3,13 +3,7 @@
 import pytest
 from nvflare.apis.fl_constant import AdminCommandNames
 from nvflare.private.admin_defs import Message, MsgHeader, ReturnCode
-from nvflare.private.defs import (
-    CellChannel,
-    InfoCollectorTopic,
-    RequestHeader,
-    SysCommandTopic,
-    TrainingTopic,
-)
+from nvflare.private.defs import CellChannel, InfoCollectorTopic, RequestHeader, SysCommandTopic, TrainingTopic
 from nvflare.private.fed.client.admin_commands import AdminCommands
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 

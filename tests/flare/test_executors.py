@@ -1,39 +1,30 @@
 """Answers that leave a site, also when it cannot work."""
 
 import shutil
-from types import SimpleNamespace
 
 import pytest
 import torch
-from nvflare.apis.fl_constant import ReservedKey, ReturnCode
-from nvflare.apis.fl_context import FLContext
+from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
-from nvflare.app_common.decomposers import common_decomposers
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
-from nvflare.fuel.utils import fobs
 
 from fedmed.durable_files import load_tensors
 from fedmed.errors import UpdateRefused
 from fedmed.federation.client import Client
 from fedmed.files import SHARED_ROUNDS
-from fedmed.flare.convert import answer_to_model, model_to_task, model_to_update, task_to_model
+from fedmed.flare.convert import answer_to_model, model_to_update, task_to_model
 from fedmed.flare.executors import ConsistencyExecutor, ContrastiveExecutor, SupervisedExecutor
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.messages.answers import Update
 from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
+from tests.flare.wire import in_bytes, model_over_the_wire, site_context
 
 
 @pytest.fixture
 def context(tmp_path):
-    folders = {"get_root_dir": lambda: str(tmp_path), "get_run_dir": lambda job: str(tmp_path / "run")}
-    workspace = SimpleNamespace(**folders, get_app_dir=lambda job: str(tmp_path / "app"))
-    engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
-    context = FLContext()
-    for key, value in {"ENGINE": engine, "IDENTITY_NAME": "ct_north", "RUN_NUM": "job"}.items():
-        context.set_prop(getattr(ReservedKey, key), value, private=True, sticky=False)
-    return context
+    return site_context("ct_north", tmp_path, tmp_path / "run", tmp_path / "app")
 
 
 @pytest.fixture
@@ -60,9 +51,7 @@ def work(tiny_job, tmp_path, context):
 def test_update_survives_the_wire_bit_by_bit():
     tensors = {"w": torch.randn(3), "n": torch.tensor(2), "h": torch.randn(2, 2).half()}
     sent = Update("a", 3, tensors, 7, 11, {"train_loss": 0.5, "val_dice": float("nan")})
-    common_decomposers.register()
-    wire = fobs.dumps(FLModelUtils.to_shareable(answer_to_model(sent)))
-    model = FLModelUtils.from_shareable(fobs.loads(wire))
+    model = model_over_the_wire(answer_to_model(sent))
     model.meta["client_name"] = "a"
     received = model_to_update(model)
     assert list(received.tensors) == list(tensors)
@@ -70,12 +59,6 @@ def test_update_survives_the_wire_bit_by_bit():
         assert received.tensors[name].dtype == tensor.dtype and torch.equal(received.tensors[name], tensor)
     assert (received.round, received.n_steps, received.n_samples) == (3, 7, 11)
     assert received.metrics == {"train_loss": 0.5}
-
-
-def test_task_survives_the_wire():
-    task = Task("train", 1, 5, {"w": torch.randn(2)}, steps=3, private_round=0, keep_rounds=[0], validate=True)
-    again = model_to_task(FLModelUtils.from_shareable(FLModelUtils.to_shareable(task_to_model(task))))
-    assert torch.equal(again.tensors["w"], task.tensors["w"]) and again.config() == task.config()
 
 
 def test_what_is_not_an_update_is_refused():
@@ -88,8 +71,7 @@ def test_what_is_not_an_update_is_refused():
 def test_private_layers_file_names_and_masks_stay_at_the_site(work, tmp_path):
     reply = work(sharing="block_6")
     assert reply.get_return_code() == ReturnCode.OK
-    common_decomposers.register()
-    wire = fobs.dumps(reply)
+    wire = in_bytes(reply)
     state = load_tensors(tmp_path / "run/fedmed/state/round_0.pt")
     assert state["private"]
     for name, tensor in state["private"].items():

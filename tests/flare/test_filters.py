@@ -11,14 +11,11 @@ import pytest
 import torch
 import yaml
 from nvflare.apis.dxo import DXO, DataKind
-from nvflare.apis.fl_constant import FilterKey, FLContextKey, ReservedKey, ReturnCode
-from nvflare.apis.fl_context import FLContext
+from nvflare.apis.fl_constant import FilterKey, FLContextKey, ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from nvflare.apis.utils.task_utils import apply_filters
-from nvflare.app_common.decomposers import common_decomposers
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
-from nvflare.fuel.utils import fobs
 from nvflare.private.privacy_manager import Scope
 
 from fedmed.flare import convert, executors, filters
@@ -29,6 +26,7 @@ from fedmed.messages.answers import Release, Update
 from fedmed.messages.task import Task
 from fedmed.privacy import payload as payload_module
 from fedmed.privacy.payload import payload_digest
+from tests.flare.wire import in_bytes, site_context
 
 UPDATE = Update("a", 2, {"w": torch.randn(4, 3), "n": torch.tensor(7)}, 5, 9, {"train_loss": 0.25})
 
@@ -38,21 +36,12 @@ def context(tmp_path, monkeypatch):
     """Return a function: the context of one task at site ``a``, whose YAML has the given privacy block."""
     monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path))
     (tmp_path / "data").mkdir()
-    workspace = SimpleNamespace(get_root_dir=lambda: str(tmp_path), get_run_dir=lambda job: str(tmp_path / job))
 
     def context(task="train", round=2, **privacy):
         values = {"data_root": "data", "device": "cpu", "privacy": {"account": "account.json", **privacy}}
         (tmp_path / "a.yaml").write_text(yaml.safe_dump(values))
-        fl_ctx = FLContext()
-        engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
-        for key, value in {
-            ReservedKey.ENGINE: engine,
-            ReservedKey.IDENTITY_NAME: "a",
-            ReservedKey.RUN_NUM: "job",
-            FLContextKey.TASK_NAME: task,
-            TASK: Task(task, round, 9, {}),
-        }.items():
-            fl_ctx.set_prop(key, value, private=True, sticky=False)
+        fl_ctx = site_context("a", tmp_path, tmp_path / "job", task=task)
+        fl_ctx.set_prop(TASK, Task(task, round, 9, {}), private=True, sticky=False)
         return fl_ctx
 
     return context
@@ -267,11 +256,10 @@ def test_an_update_is_converted_once_and_hashed_once_on_its_way_out(context, mon
 def test_an_answer_of_another_make_leaves_with_the_same_bytes_and_is_no_more_the_executors(context, work, tmp_path):
     fl_ctx, sent = context(**NOISE), wrapped(Update("a", 2, dict(BIG), 5, 9))
     work.update(dict.fromkeys(work, 0))
-    common_decomposers.register()
     reply = SiteLimitsFilter().process(sent, fl_ctx)
     assert work == {"to_numpy": 2010, "to_tensors": 2010, "hashed": 4 * 2010}
     own = SiteLimitsFilter().limit("train", Update("a", 2, dict(BIG), 5, 9), context(**NOISE))
-    assert fobs.dumps(reply) == fobs.dumps(own)
+    assert in_bytes(reply) == in_bytes(own)
     assert len({line["sha256"] for line in ledger(tmp_path)}) == 1
     unlimited = SiteLimitsFilter().process(sent, context())
     assert not np.shares_memory(unlimited["DXO"]["data"]["w"], sent["DXO"]["data"]["w"])

@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from nvflare.apis.fl_constant import ReservedKey, ReturnCode
-from nvflare.apis.fl_context import FLContext
+from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
-from nvflare.app_common.decomposers import common_decomposers
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
-from nvflare.fuel.utils import fobs
 
 from fedmed.errors import JobError, UpdateRefused
 from fedmed.flare.aggregators import SelfAdaptiveAggregator
@@ -35,6 +32,7 @@ from fedmed.jobs.job_folder import write_job
 from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import read_ledger
+from tests.flare.wire import model_over_the_wire, over_the_wire, site_context
 
 BUNDLES = Path(__file__).parents[1] / "federation"
 METHOD = "exchanging.Exchanging"
@@ -57,11 +55,6 @@ MALFORMED = (
 )
 
 
-def wire(model):
-    common_decomposers.register()
-    return FLModelUtils.from_shareable(fobs.loads(fobs.dumps(FLModelUtils.to_shareable(model))))
-
-
 def same(one, other):
     if isinstance(one, torch.Tensor):
         return isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
@@ -71,7 +64,7 @@ def same(one, other):
 def test_values_of_an_answer_arrive_bit_by_bit_and_in_their_kind():
     for answer in (Extras("a", 3, VALUES), Update("a", 3, {"w": torch.ones(2)}, 1, 2, {}, VALUES)):
         name = "train" if isinstance(answer, Update) else "metadata"
-        received = model_to_answer(name, wire(answer_to_model(answer)), "a")
+        received = model_to_answer(name, model_over_the_wire(answer_to_model(answer)), "a")
         values = received.extras if isinstance(answer, Update) else received.values
         assert type(received) is type(answer) and (received.site, received.round) == ("a", 3)
         assert list(values) == list(VALUES) and all(same(values[key], VALUES[key]) for key in VALUES)
@@ -80,7 +73,7 @@ def test_values_of_an_answer_arrive_bit_by_bit_and_in_their_kind():
 def test_values_of_a_task_arrive_bit_by_bit_and_in_their_order():
     others = [{"mu": torch.randn(2), "sigma": torch.randn(3).double()}, {"mu": torch.randn(2)}]
     task = Task("train", 4, 9, {}, epochs=0.5, reuse=True, extras={"others": others})
-    again = model_to_task(wire(task_to_model(task)))
+    again = model_to_task(model_over_the_wire(task_to_model(task)))
     assert again.config() == task.config() and (again.reuse, again.epochs, again.tensors) == (True, 0.5, {})
     assert [list(values) for values in again.extras["others"]] == [["mu", "sigma"], ["mu"]]
     assert all(same(a[key], b[key]) for a, b in zip(others, again.extras["others"], strict=True) for key in a)
@@ -152,26 +145,16 @@ def ask(tmp_path, monkeypatch):
     study = {"name": "x", "bundle": "exchanging_bundle", "method": {"path": METHOD}, "sites": {"a": "unsupervised"}}
     job = Job.of({**study, "rounds": 4, "epochs": 1, "select": "last", "evaluate": False}, [METHOD])
     write_job(job, tmp_path / "job")
-    workspace = SimpleNamespace(
-        get_root_dir=lambda: str(tmp_path),
-        get_run_dir=lambda job: str(tmp_path / "run"),
-        get_app_dir=lambda job: str(tmp_path / "job" / "app_unsupervised"),
-    )
-    engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
-    context = FLContext()
-    for key, value in {"ENGINE": engine, "IDENTITY_NAME": "a", "RUN_NUM": "job"}.items():
-        context.set_prop(getattr(ReservedKey, key), value, private=True, sticky=False)
+    context = site_context("a", tmp_path, tmp_path / "run", tmp_path / "job/app_unsupervised")
 
     def ask(name, task, **privacy) -> Shareable:
         limits = {"account": "account.json", **privacy}
         values = {"data_root": str(tmp_path / "data"), "device": "cpu", "privacy": limits}
         values["allowed_classes"] = [METHOD]
         (tmp_path / "configs" / "a.yaml").write_text(yaml.safe_dump(values))
+        sent = over_the_wire(FLModelUtils.to_shareable(task_to_model(replace(task, study=job.digest))))
         # A new executor for each task, as in a simulator with one thread.
-        executor = ContrastiveExecutor()
-        common_decomposers.register()
-        sent = fobs.loads(fobs.dumps(FLModelUtils.to_shareable(task_to_model(replace(task, study=job.digest)))))
-        return fobs.loads(fobs.dumps(executor.execute(name, sent, context, Signal())))
+        return over_the_wire(ContrastiveExecutor().execute(name, sent, context, Signal()))
 
     return ask
 

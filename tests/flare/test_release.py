@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from nvflare.apis.fl_constant import ReservedKey, ReturnCode
-from nvflare.apis.fl_context import FLContext
+from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.signal import Signal
-from nvflare.app_common.decomposers import common_decomposers
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
-from nvflare.fuel.utils import fobs
 
 from fedmed.flare.controller import FederationController
 from fedmed.flare.convert import answer_to_model, model_to_release, task_to_model
@@ -20,6 +17,7 @@ from fedmed.jobs.job_folder import write_job
 from fedmed.messages.answers import Release
 from fedmed.messages.task import Task
 from fedmed.recovery.site_state import SiteState
+from tests.flare.wire import over_the_wire, site_context
 
 PRIVATE = {"conv_final.2.conv.bias": torch.tensor([0.25, -1.5])}
 
@@ -37,26 +35,11 @@ def ask(tmp_path, monkeypatch, job_of):
     def ask(round=3, keep=False, **settings):
         values = {"data_root": str(tmp_path / "data"), "device": "cpu", **settings}
         (folder / "ct_north.yaml").write_text(yaml.safe_dump(values))
-        workspace = SimpleNamespace(
-            get_root_dir=lambda: str(tmp_path),
-            get_run_dir=lambda job: str(tmp_path / "run"),
-            get_app_dir=lambda job: str(tmp_path / "job" / "app_supervised"),
-        )
-        context = FLContext()
-        engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
-        for key, value in {"ENGINE": engine, "IDENTITY_NAME": "ct_north", "RUN_NUM": "job"}.items():
-            context.set_prop(getattr(ReservedKey, key), value, private=True, sticky=False)
+        context = site_context("ct_north", tmp_path, tmp_path / "run", tmp_path / "job/app_supervised")
         SiteState(tmp_path / "run/fedmed").save(3, PRIVATE, optimizer={"secret": torch.ones(4)})
-        executor = SupervisedExecutor()
-        common_decomposers.register()
-        task = fobs.loads(
-            fobs.dumps(
-                FLModelUtils.to_shareable(
-                    task_to_model(Task("release", 3, 4, {}, private_round=round, study=job.digest, keep=keep))
-                )
-            )
-        )
-        reply = fobs.loads(fobs.dumps(executor.execute("release", task, context, Signal())))
+        task = Task("release", 3, 4, {}, private_round=round, study=job.digest, keep=keep)
+        sent = over_the_wire(FLModelUtils.to_shareable(task_to_model(task)))
+        reply = over_the_wire(SupervisedExecutor().execute("release", sent, context, Signal()))
         if reply.get_return_code() != ReturnCode.OK:
             return reply
         model = FLModelUtils.from_shareable(reply)

@@ -3,19 +3,15 @@
 import json
 import shutil
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import yaml
-from nvflare.apis.fl_constant import FLContextKey, ReservedKey, ReturnCode
-from nvflare.apis.fl_context import FLContext
+from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import make_reply
 from nvflare.apis.signal import Signal
-from nvflare.app_common.decomposers import common_decomposers
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
-from nvflare.fuel.utils import fobs
 
 from fedmed.durable_files import load_tensors
 from fedmed.federation.client import Client
@@ -26,6 +22,7 @@ from fedmed.jobs.job_folder import read_job
 from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_site
+from tests.flare.wire import in_bytes, site_context
 
 EXECUTORS = {"supervised": executors.SupervisedExecutor, "unsupervised": executors.ConsistencyExecutor}
 PATIENT = "Meier-4711"
@@ -39,15 +36,10 @@ class Wire:
         made = read_job(job)
         role, self.study = made.study.sites[site], made.digest
         self.executor, self.filter = EXECUTORS[role](), SiteLimitsFilter()
-        self.run = tmp_path / site
-        root = str(tmp_path / "kit")
-        folders = {"get_root_dir": lambda: root, "get_run_dir": lambda job: str(self.run)}
-        workspace = SimpleNamespace(**folders, get_app_dir=lambda _: str(job / f"app_{role}"))
-        self.engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
-        common_decomposers.register()
+        self.run, self.kit, self.app = tmp_path / site, tmp_path / "kit", job / f"app_{role}"
 
         def live(component, dxo, fl_ctx, *args, **kwargs):
-            self.sent.append(fobs.dumps(dxo.to_shareable()))
+            self.sent.append(in_bytes(dxo.to_shareable()))
 
         monkeypatch.setattr(scalar_events, "send_analytic_dxo", live)
 
@@ -55,17 +47,10 @@ class Wire:
         tensors = {n: t for n, t in self.model.items() if names is None or n.startswith(names)}
         facts |= {"steps": 2, "validate": self.site == "ct_north", "study": self.study}
         task = Task(name, round, 2, tensors if name != "release" else {}, **facts)
-        fl_ctx = FLContext()
-        for key, value in {
-            ReservedKey.ENGINE: self.engine,
-            ReservedKey.IDENTITY_NAME: self.site,
-            ReservedKey.RUN_NUM: "job",
-            FLContextKey.TASK_NAME: name,
-        }.items():
-            fl_ctx.set_prop(key, value, private=True, sticky=False)
+        fl_ctx = site_context(self.site, self.kit, self.run, self.app, task=name)
         reply = self.executor.execute(name, FLModelUtils.to_shareable(task_to_model(task)), fl_ctx, Signal())
         reply = self.filter.process(reply, fl_ctx)
-        self.sent.append(fobs.dumps(reply))
+        self.sent.append(in_bytes(reply))
         self.codes.append(reply.get_return_code())
         return reply
 

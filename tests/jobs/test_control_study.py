@@ -88,8 +88,7 @@ def test_in_a_silent_control_they_take_part_and_learn_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "said",
-    ["adaptation: intensity  # own", "adaptation: [colour, statistics]", "algorithm: gamma_matching"],
+    "said", ["adaptation: intensity  # own", "adaptation: [colour, statistics]", "algorithm: gamma_matching"]
 )
 def test_of_an_adaptation_that_of_the_run_alone_is_left_in_one_control(said):
     adapting = job(f"{TEXT}{said}\n")
@@ -118,21 +117,20 @@ def test_without_an_adaptation_there_is_no_control_that_adapts():
         control_job(job(), kind=ADAPTED)
 
 
-def test_a_method_says_with_what_settings_its_sites_learn_nothing():
+@pytest.mark.parametrize(
+    ("buffers", "settings"),
+    [
+        ("", {"learning_rate": 0.0, "statistics_momentum": 0.0}),
+        ("buffers: {unsupervised: local}\n", {"learning_rate": 0.0}),
+    ],
+)
+def test_a_method_names_the_settings_with_which_its_sites_learn_nothing(buffers, settings):
+    """Statistics that stay at home are taken in a silent control too."""
     text = (
         "name: phases\nbundle: surgical_phases\noverlays: [demo]\nmethod: {path: fedmed.systems.fedcy.method.FedCy}\n"
-        "sites: {a: supervised, b: unsupervised}\nrounds: 1\nsteps: 1\n"
+        f"sites: {{a: supervised, b: unsupervised}}\nrounds: 1\nsteps: 1\n{buffers}"
     )
-    still = control_job(job(text), kind=SILENT).study.overrides["unsupervised"]
-    assert still == {"learning_rate": 0.0, "statistics_momentum": 0.0}
-
-
-def test_statistics_that_stay_at_home_are_taken_in_a_silent_control_too():
-    text = (
-        "name: phases\nbundle: surgical_phases\noverlays: [demo]\nmethod: {path: fedmed.systems.fedcy.method.FedCy}\n"
-        "sites: {a: supervised, b: unsupervised}\nrounds: 1\nsteps: 1\nbuffers: {unsupervised: local}\n"
-    )
-    assert control_job(job(text), kind=SILENT).study.overrides["unsupervised"] == {"learning_rate": 0.0}
+    assert control_job(job(text), kind=SILENT).study.overrides["unsupervised"] == settings
 
 
 @pytest.mark.parametrize("kind", [LEFT_OUT, SILENT, ADAPTED])

@@ -13,13 +13,12 @@ import yaml
 from fedmed.durable_files import load_tensors
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
-from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server_training import ServerTraining
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.recovery.model_store import ModelStore
-from fedmed.settings.site import load_file
 from tests.federation.run_folder import model_of, result_of, rounds_of
+from tests.jobs.demo_sites import demo_site, note_messages
 from tests.shipped import shipped
 
 BUNDLE, BEST = "instrument_segmentation", "best_FL_global_model.pt"
@@ -80,10 +79,8 @@ def test_the_published_job(tmp_path, monkeypatch):
 
 def settings_of(site, folder, **more):
     """A tiny site's; it releases what stays with it."""
-    values = more | {"site": site, "demo": "lap_instruments_tiny", "device": "cpu", "threads": 1, "allow_release": True}
-    values |= {"allow_kept_release": True, "cache_dir": str(folder / f"cache_{site}")}
-    (folder / f"{site}.yaml").write_text(yaml.safe_dump(values))
-    return load_file(folder / f"{site}.yaml")
+    values = more | {"allow_release": True, "allow_kept_release": True, "cache_dir": str(folder / f"cache_{site}")}
+    return demo_site(folder, site, "lap_instruments_tiny", **values)
 
 
 @pytest.fixture(scope="module")
@@ -127,15 +124,7 @@ def run(place, sites, passed, never_sent):
     method = {**job.study.method.model_dump(), "args": {"server_steps": 3}}
     job = write_job(job.changed({**SMALL, "method": method}), place / "job")
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("train", "validate", "evaluate", "release"):
-            original = getattr(Client, name)
-
-            def spy(self, task, original=original):
-                answer = original(self, task)
-                passed.append((self.site.site, task, answer))
-                return answer
-
-            patch.setattr(Client, name, spy)
+        note_messages(patch, passed, "train", "validate", "evaluate", "release")
         note(patch, never_sent)
         run_job(job, place / "ws", sites)
     return place / "ws"

@@ -11,19 +11,18 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
-from fedmed.privacy.disclosures import SiteDisclosures
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import write_report
 from fedmed.reports.run_report import report_of
 from fedmed.reports.site_pictures import feature_pictures
 from fedmed.settings.site import load_site
 from tests.federation.run_folder import result_of, rounds_of
+from tests.jobs.demo_sites import foreseen_scores
 from tests.shipped import shipped
 
 SITES = {"lap_harbor": "supervised", "lap_bay": "unsupervised", "lap_cliff": "unsupervised", "lap_isle": "evaluate"}
 FOUR = dict.fromkeys(("lap_bay", "lap_cliff", "lap_dune", "lap_fjord"), "unsupervised")
 TRAINED = ("supervised", "unsupervised")
-RECORDS = "server/simulate_job/fedmed"
 
 
 @pytest.mark.parametrize(
@@ -126,10 +125,8 @@ def test_a_round_of_the_published_job_with_a_narrow_network(tiny_site_configs, t
 
 
 def test_a_site_can_foresee_every_number_that_it_sends(workspace, tiny_site_configs):
-    answers = SiteDisclosures(read_job(shipped("phases_fedcy")), load_site("lap_bay"))
-    foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
-    result = result_of(workspace)
-    assert set(result["test"]["lap_bay"]) <= foreseen
+    sent = result_of(workspace)["test"]["lap_bay"]
+    assert set(sent) <= foreseen_scores(read_job(shipped("phases_fedcy")), load_site("lap_bay"))
 
 
 def test_the_ledger_tells_that_features_left_and_no_classifier(workspace, load_script, capsys):

@@ -14,7 +14,6 @@ from tests.federation.run_folder import result_of, rounds_of
 from tests.shipped import CHECKOUT, shipped
 
 OTHERS = ("lap_bay", "lap_cliff")
-RECORDS = "server/simulate_job/fedmed"
 BEST = {"select": "best"}
 
 
@@ -113,12 +112,8 @@ def test_features_first_and_labels_after():
     assert (first.study.rounds, first.study.epochs, first.study.select, first.study.evaluate) == (30, 1, "last", False)
     plain = read_job(shipped("phases_fullsup")).study.model_dump()
     said = second.study.model_dump()
-    assert {key for key, value in said.items() if value != plain[key]} == {
-        "name",
-        "method",
-        "checkpoint",
-        "checkpoint_tensors",
-    }, "otherwise the same as full supervision"
+    different = {key for key, value in said.items() if value != plain[key]}
+    assert different == {"name", "method", "checkpoint", "checkpoint_tensors"}, "otherwise as full supervision"
 
 
 def test_a_round_of_features_and_one_with_labels_from_them(one_round, tmp_path, monkeypatch):
@@ -171,10 +166,8 @@ def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_
         task, update = first[other]
         assert all(torch.equal(psi[name], task.tensors[name] + update.tensors[name]) for name in update.tensors)
     for name, value in second["lap_bay"][0].tensors.items():
-        given, sent = (
-            first["lap_bay"][0].tensors[name],
-            [u.tensors[name] for _, u in first.values() if name in u.tensors],
-        )
+        given = first["lap_bay"][0].tensors[name]
+        sent = [update.tensors[name] for _, update in first.values() if name in update.tensors]
         if value.is_floating_point():
             assert torch.allclose(value, given + torch.stack(sent).mean(dim=0), atol=1e-6), name
     for own in (line["sites"][site] for site in OTHERS):

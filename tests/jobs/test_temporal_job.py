@@ -17,8 +17,8 @@ from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.privacy.disclosures import SiteDisclosures
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
-from fedmed.settings.site import load_file
 from tests.federation.run_folder import model_of, result_of, rounds_of
+from tests.jobs.demo_sites import demo_site, foreseen_scores, note_messages
 
 JOB = Path(__file__).resolve().parents[2] / "studies/phases_tecno.yaml"
 BUNDLE, BEST = "surgical_phase_classification", "best_FL_global_model.pt"
@@ -39,12 +39,8 @@ def frame_model(store_of, tmp_path_factory):
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory):
     """Settings of the job's sites, each with a cache of its own."""
-    folder, found = tmp_path_factory.mktemp("sites"), {}
-    for site in read_job(JOB).study.sites:
-        values = {"site": site, "demo": "lap_phases_tiny", "device": "cpu", "threads": 1}
-        (folder / f"{site}.yaml").write_text(yaml.safe_dump({**values, "cache_dir": str(folder / f"cache_{site}")}))
-        found[site] = load_file(folder / f"{site}.yaml")
-    return found
+    folder, names = tmp_path_factory.mktemp("sites"), read_job(JOB).study.sites
+    return {s: demo_site(folder, s, "lap_phases_tiny", cache_dir=str(folder / f"cache_{s}")) for s in names}
 
 
 def small(folder, **changes):
@@ -64,15 +60,7 @@ def run(tmp_path_factory, frame_model, sites, passed):
     folder = tmp_path_factory.mktemp("temporal")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDMED_MODELS", str(frame_model))
-        for name in ("train", "validate", "evaluate"):
-            original = getattr(Client, name)
-
-            def spy(self, task, original=original):
-                answer = original(self, task)
-                passed.append((self.site.site, task, answer))
-                return answer
-
-            patch.setattr(Client, name, spy)
+        note_messages(patch, passed, "train", "validate", "evaluate")
         run_job(small(folder), folder / "ws", sites)
     return folder / "ws"
 
@@ -216,27 +204,23 @@ def test_a_model_that_is_missing_or_of_another_network_is_one_clear_error(tmp_pa
     with pytest.raises(JobError, match=f"checkpoint '{BEST}' is not in .*models.*put it there, at the server"):
         run_job(job, tmp_path / "ws", sites)
     (tmp_path / "models").mkdir()
-    whole = load_tensors(frame_model / BEST)["model"]
+    whole, name = load_tensors(frame_model / BEST)["model"], "features.conv1.weight"
     others = {
-        "tensor 'features.conv1.weight', which it does not hold": {"encoder.conv1.weight": torch.zeros(1)},
-        "tensor 'features.conv1.weight', which it holds as float32 2×2": {
-            **whole,
-            "features.conv1.weight": torch.zeros(2, 2),
-        },
+        "does not hold": {"encoder.conv1.weight": torch.zeros(1)},
+        "holds as float32 2×2": {**whole, name: torch.zeros(2, 2)},
     }
     for message, tensors in others.items():
         torch.save({"model": tensors, "meta": {}}, tmp_path / "models" / BEST)
-        with pytest.raises(JobError, match=f"checkpoint .*{BEST} does not fit the job's model at {message}"):
+        message = f"checkpoint .*{BEST} does not fit the job's model at tensor '{name}', which it {message}"
+        with pytest.raises(JobError, match=message):
             run_job(job, tmp_path / "ws", sites)
     assert not (tmp_path / "ws" / "lap_harbor").exists()
 
 
 def test_a_site_can_foresee_what_it_sends(run, sites):
-    answers = SiteDisclosures(read_job(JOB), sites["lap_harbor"])
-    foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
-    tested = result_of(run)["test"]
-    assert set(tested["lap_harbor"]) <= foreseen
-    updates = [sending for sending in answers.training() if not sending.refused]
+    job, site = read_job(JOB), sites["lap_harbor"]
+    assert set(result_of(run)["test"]["lap_harbor"]) <= foreseen_scores(job, site)
+    updates = [sending for sending in SiteDisclosures(job, site).training() if not sending.refused]
     assert all(name.startswith("stages.") for sending in updates for name in sending.tensors)
 
 

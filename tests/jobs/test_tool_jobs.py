@@ -7,20 +7,18 @@ import shutil
 
 import pytest
 import torch
-import yaml
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.study_text import changed_text
-from fedmed.privacy.disclosures import SiteDisclosures
 from fedmed.reports.label_charts import counts_of, total
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import write_report
-from fedmed.settings.site import load_file
 from fedmed.training.label_counts import LabelCounts
 from tests.federation.run_folder import result_of, rounds_of
+from tests.jobs.demo_sites import demo_site, foreseen_scores
 from tests.shipped import shipped
 
 JOB = shipped("tools_fedavg")
@@ -77,12 +75,8 @@ def test_a_round_of_the_other_jobs(name, sites, tmp_path, monkeypatch, fedmed_ho
 
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory):
-    folder, found = tmp_path_factory.mktemp("sites"), {}
-    for site in SITES:
-        path = folder / f"{site}.yaml"
-        path.write_text(yaml.safe_dump({"site": site, "demo": "lap_tools_tiny", "device": "cpu", "threads": 1}))
-        found[site] = load_file(path)
-    return found
+    folder = tmp_path_factory.mktemp("sites")
+    return {site: demo_site(folder, site, "lap_tools_tiny") for site in SITES}
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +112,8 @@ def test_one_round_with_videos(workspace, sites):
 
 
 def test_a_site_can_foresee_every_number_that_it_sends(workspace, sites):
-    answers = SiteDisclosures(read_job(JOB), sites["lap_cho2"])
-    foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
-    result = result_of(workspace)
-    assert set(result["test"]["lap_cho2"]) <= foreseen
+    sent = result_of(workspace)["test"]["lap_cho2"]
+    assert set(sent) <= foreseen_scores(read_job(JOB), sites["lap_cho2"])
 
 
 def test_the_ledger_tells_what_left_and_names_no_video(workspace, sites, load_script, tmp_path, capsys):

@@ -11,9 +11,9 @@ from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.study_text import changed_text
 from fedmed.recovery.model_store import ModelStore
-from fedmed.settings.site import load_file
 from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
 from tests.federation.run_folder import model_of, result_of, rounds_of
+from tests.jobs.demo_sites import demo_site
 from tests.shipped import CHECKOUT, shipped
 
 FEDMOCO = {"path": "fedmed.systems.fedmoco.method.FedMoCo"}
@@ -134,24 +134,11 @@ def test_from_images_without_labels_to_a_classifier(fedmed_home, tmp_path, monke
 
 
 def tiny_sites(folder):
-    found = {}
-    for site in ("cxr_metro", "cxr_rural", "cxr_children"):
-        path = folder / f"{site}.yaml"
-        extras = [
-            "rsa",
-            "mu",
-            "sigma",
-            "n",
-            "agreed_share",
-            "label_confidence",
-            "label_shares",
-            "intensity_shares",
-            "mean_scores",
-        ]
-        values = {"site": site, "demo": "chest_xray_tiny", "device": "cpu", "threads": 1}
-        path.write_text(yaml.safe_dump({**values, "privacy": {"allowed_extras": extras, "extras_min_images": 8}}))
-        found[site] = load_file(path)
-    return found
+    means = ["rsa", "mu", "sigma", "n", "intensity_shares", "mean_scores"]
+    extras = [*means, "agreed_share", "label_confidence", "label_shares"]
+    privacy = {"allowed_extras": extras, "extras_min_images": 8}
+    sites = ("cxr_metro", "cxr_rural", "cxr_children")
+    return {site: demo_site(folder, site, "chest_xray_tiny", privacy=privacy) for site in sites}
 
 
 def tiny(folder, name, **values):

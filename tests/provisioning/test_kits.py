@@ -303,10 +303,7 @@ def test_a_renewed_certificate_is_new_and_of_the_same_authority(federation, caps
             lambda p: p["participants"][1].update(fedmed_role="doctor"),
             "key 'fedmed_role' of entry 2 of 'participants' is 'doctor'; it must be 'supervised', 'uns",
         ),
-        (
-            lambda p: p["participants"][1].update(connection_security="clear"),
-            "is 'clear'; FedMed's kits use",
-        ),
+        (lambda p: p["participants"][1].update(connection_security="clear"), "is 'clear'; FedMed's kits use"),
         (
             lambda p: p["participants"][1].update(custom_code="yes"),
             "key 'custom_code' of entry 2 of 'participants' is 'yes'; it must be true or false",

@@ -53,11 +53,7 @@ def test_the_state_of_another_rule_or_network_is_refused(broken):
     for part, change, message in (
         ("rule", {"rule": "x.Y"}, "is of the rule x.Y, this job's rule is momentum_rule.ServerMomentum; continue with"),
         ("rule", {"for_roles": {"supervised": {}}}, "does not fit this job"),
-        (
-            "server",
-            {"network": {**network, "encoder.w": "float32 (3,)"}},
-            r"tensor 'encoder.w' is float32 \(3,",
-        ),
+        ("server", {"network": {**network, "encoder.w": "float32 (3,)"}}, r"tensor 'encoder.w' is float32 \(3,"),
         ("server", {"network": {**network, "x": "float32 (3,)"}}, "'x' is float32 .* there and missing here"),
         ("server", {"network": {}}, "tensor 'decoder.w' is missing there and float32"),
         ("server", {"round": 1, "last_round": {}}, "round_2.pt is of another round|speaks of rounds after its own"),

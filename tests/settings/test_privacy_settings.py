@@ -66,10 +66,7 @@ def test_the_documented_block_is_valid_and_paths_are_relative_to_the_file(load, 
         ({"noise_seed": 0}, "'privacy.noise_seed' needs 'privacy.noise_multiplier' or 'privacy.extras_noise'"),
         ({"extras_noise": 0.1}, "'privacy.extras_noise' needs 'privacy.allowed_extras'"),
         ({"extras_min_images": 50}, "'privacy.extras_min_images' needs 'privacy.allowed_extras'"),
-        (
-            {"extras_min_images": 1, "allowed_extras": ["mu"]},
-            "extras_min_images' is 1; it must be at least 2",
-        ),
+        ({"extras_min_images": 1, "allowed_extras": ["mu"]}, "extras_min_images' is 1; it must be at least 2"),
         ({"extras_noise": 0, "allowed_extras": ["mu"]}, "'privacy.extras_noise' is 0; it must be above 0"),
     ],
 )

@@ -7,14 +7,7 @@ import pytest
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fedmed.errors import JobError
-from fedmed.settings.yaml_model import (
-    Contradictions,
-    Document,
-    InWords,
-    YamlModel,
-    check_model,
-    read_yaml,
-)
+from fedmed.settings.yaml_model import Contradictions, Document, InWords, YamlModel, check_model, read_yaml
 
 EXAMPLE = "    rounds: 3\n"
 
