@@ -1,4 +1,4 @@
-"""The COVID CT bundle on the tiny demo sites."""
+"""The bundles for COVID CT and for phases of operations on the tiny demo sites."""
 
 import os
 import sys
@@ -7,9 +7,17 @@ from pathlib import Path
 import pytest
 from monai.bundle import ConfigParser
 
+from fedmed.bundles.bundle import Bundle
 from fedmed_demo import demo_site
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "covid_ct_segmentation"
+OTHERS = (
+    "cxr_classification",
+    "instrument_segmentation",
+    "surgical_phase_classification",
+    "surgical_tool_classification",
+)
+sys.path += [str(BUNDLE.parent / name) for name in OTHERS]  # whose packages tests import
 TINY = {"patch_size": [16, 16, 16], "window_size": [48, 48, 16], "batch_size": 2, "epoch_length": 2, "max_epochs": 1}
 # Sizes for the tiny sites, whose voxels are 5 to 6 mm wide.
 TINY |= {"pixdim": [6.0, 6.0, 16.0], "val_interval": 1, "device": "cpu"}
@@ -52,3 +60,18 @@ def parser(configs):
         return result
 
     return parse
+
+
+@pytest.fixture
+def build_phases(fedmed_home, tmp_path):
+    """Return a function: configuration for phases, with some overlays, at a tiny hospital."""
+
+    def build(*overlays, site="lap_bay", **values):
+        root = demo_site("lap_phases_tiny", site, fedmed_home)
+        facts = {"dataset_dir": str(root), "cache_dir": str(tmp_path / "cache"), "device": "cpu", "max_epochs": 1}
+        parser = Bundle("surgical_phase_classification", ["demo", *overlays]).parser()
+        for name, value in {**facts, "image_size": [24, 32], "frame_rate": 2.0, **values}.items():
+            parser[name] = value
+        return parser
+
+    return build

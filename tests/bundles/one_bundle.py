@@ -1,12 +1,15 @@
 """Configurations of one bundle of the checkout, as its tests read them."""
 
+import csv
 import sys
 from pathlib import Path
 from typing import Any
 
-from monai.bundle import ConfigParser
+from monai.bundle import ConfigParser, ConfigWorkflow
 
 BUNDLES = Path(__file__).resolve().parents[2] / "bundles"
+# Program of a process that has MONAI's commands for bundles and no FedMed.
+ALONE = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
 
 
 class OneBundle:
@@ -33,3 +36,21 @@ class OneBundle:
         parser.read_config(self.configs(*names))
         parser.update({"bundle_root": str(self.root), **self.values, **values})
         return parser
+
+    def train(self, *overlays: str, **facts: Any) -> Path:
+        """File of the weights of a training alone, with the settings of the demonstration."""
+        files = self.configs("train", "demo", *overlays)
+        made = ConfigWorkflow(files, str(self.metadata), logging_file=False, workflow_type="train", **facts)
+        made.initialize()
+        assert made.check_properties() == []
+        made.run()
+        weights = Path(facts["ckpt_dir"]) / "model.pt"
+        assert weights.is_file()
+        return weights
+
+    def test_scores(self, name: str, **facts: Any) -> list[float]:
+        """Scores of that name, one for each tested video, of the trained weights."""
+        files = self.configs("train", "demo", "evaluate")
+        ConfigWorkflow(files, workflow_type="train", logging_file=False, **facts).run()
+        with (Path(facts["output_dir"]) / "videos/cases.csv").open() as file:
+            return [float(row[name]) for row in csv.DictReader(file)]

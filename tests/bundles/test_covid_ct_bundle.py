@@ -101,10 +101,8 @@ def test_sharing_groups_fit_the_real_names(parser, names):
     assert list(groups) == ["full", "final", "head", "block_10", "block_6"] and kept["full"] == set()
     assert kept["head"] == kept["final"]
     assert kept["final"] < kept["block_10"] < kept["block_6"] < tensors
-    encoder = {
-        "AHNet": ("conv1", "bn0", "layer1", "layer2", "layer3", "layer4"),
-        "SegResNet": ("convInit", "down_layers"),
-    }
+    layers = ("layer1", "layer2", "layer3", "layer4")
+    encoder = {"AHNet": ("conv1", "bn0", *layers), "SegResNet": ("convInit", "down_layers")}
     assert {name.split(".")[0] for name in tensors - kept["block_6"]} == set(encoder[type(network).__name__])
     last = {"AHNet": {"up3", "dense4"}, "SegResNet": {"up_samples.2", "up_layers.2"}}[type(network).__name__]
     depth = 2 if type(network).__name__ == "SegResNet" else 1
@@ -175,9 +173,8 @@ def test_rotation_stays_in_the_axial_plane(parser):
 def test_both_loaders_of_a_site_with_both_kinds(parser, site_facts, tmp_path):
     facts = site_facts()
     labelled = load_decathlon_datalist(f"{facts['dataset_dir']}/datalist.json", data_list_key="training")
-    entries = [
-        {key: str(Path(case[key]).relative_to(facts["dataset_dir"])) for key in ("image", "label")} for case in labelled
-    ]
+    root = facts["dataset_dir"]
+    entries = [{key: str(Path(case[key]).relative_to(root)) for key in ("image", "label")} for case in labelled]
     (tmp_path / "both.json").write_text(json.dumps({"training": entries[:1], "unlabeled": entries[1:]}))
     both = parser("train", "demo", "unlabelled", "consistency", **facts, datalist=str(tmp_path / "both.json"))
     assert set(next(iter(both.get_parsed_content("labeled#dataloader")))) == {"image", "label"}
@@ -192,10 +189,8 @@ def test_an_unlabelled_site_has_no_labelled_loader(parser, site_facts):
     trainer = alone.get_parsed_content("train#trainer")
     assert trainer.labeled_loader is None
     trainer.run()
-    assert all(
-        torch.isfinite(p).all() and p.shape == q.shape
-        for p, q in zip(before, trainer.network.parameters(), strict=True)
-    )
+    after = list(trainer.network.parameters())
+    assert [p.shape for p in before] == [p.shape for p in after] and all(torch.isfinite(p).all() for p in after)
 
 
 def test_a_supervised_site_without_masks_is_refused(parser, site_facts):

@@ -16,7 +16,7 @@ from PIL import Image
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.errors import DataError, OverrideError
-from tests.bundles.one_bundle import OneBundle
+from tests.bundles.one_bundle import ALONE, OneBundle
 
 HERE = OneBundle("cxr_classification")
 BUNDLE, METADATA, configs, parse = HERE.root, HERE.metadata, HERE.configs, HERE.parse
@@ -55,29 +55,16 @@ def site(tmp_path_factory):
 def facts(site):
     """Places at the site, and a size at which a step takes a few milliseconds."""
     places = {name: str(site / folder) for name, folder in (("ckpt_dir", "models"), ("output_dir", "out"))}
-    small = {
-        "classes": CLASSES,
-        "image_size": 32,
-        "batch_size": 12,
-        "encoder_widths": [4, 8, 8, 16],
-        "stem_pool": False,
-    }
-    return {"dataset_dir": str(site), "cache_dir": str(site / "cache"), **places, **small}
+    small = {"image_size": 32, "batch_size": 12, "encoder_widths": [4, 8, 8, 16], "stem_pool": False}
+    return {"dataset_dir": str(site), "cache_dir": str(site / "cache"), "classes": CLASSES, **places, **small}
 
 
 # --- a complete bundle
 
 
 def test_properties(facts):
-    for names in (
-        ("train",),
-        ("train", "demo", "pretrain"),
-        ("train", "linear"),
-        ("train", "linear_sgd"),
-        ("train", "finetune"),
-    ):
-        made = workflow(*names, **facts)
-        assert made.check_properties() == []
+    for names in ("train", "train demo pretrain", "train linear", "train linear_sgd", "train finetune"):
+        assert workflow(*names.split(), **facts).check_properties() == []
     made = workflow("inference", kind="infer", dataset_dir=facts["dataset_dir"])
     assert made.check_properties() == [] and made.channel_def["0"] == "normal"
 
@@ -188,10 +175,8 @@ def test_feature_statistics(pretrained, facts):
     values = {**facts, "metadata_min_images": 20, "dim": 8}
     found = parse("train", "demo", "pretrain", **values).get_parsed_content("metadata#provider")()
     assert found["n"] == 48 and found["mu"].shape == (8,) and found["sigma"].shape == (36,)
-    assert (
-        parse("train", "pretrain", **{**values, "metadata_min_images": 49}).get_parsed_content("metadata#provider")()
-        == {}
-    )
+    more = parse("train", "pretrain", **{**values, "metadata_min_images": 49})
+    assert more.get_parsed_content("metadata#provider")() == {}
 
 
 @pytest.mark.parametrize(
@@ -224,18 +209,16 @@ def test_the_linear_probe_leaves_the_encoder_alone(pretrained, facts, overlay):
 
 
 def test_fine_tuning_starts_from_the_encoder_with_few_labels(pretrained, facts):
-    made = workflow(
-        "train", "demo", "finetune", **facts, max_epochs=1, label_fraction=0.03, **{"validate#handlers": []}
-    )
+    changes = {"max_epochs": 1, "label_fraction": 0.03, "validate#handlers": []}
+    made = workflow("train", "demo", "finetune", **facts, **changes)
     assert len(made.parser.get_parsed_content("train#data")) == 3  # 3 % of 24 would be 1: one of each class
     made.parser.get_parsed_content("start")
     weights = torch.load(Path(facts["ckpt_dir"]) / "pretrained.pt", weights_only=True)
     encoder = made.parser.get_parsed_content("network").encoder.state_dict()
     assert all(torch.equal(tensor, weights[f"encoder.{name}"]) for name, tensor in encoder.items())
     made.run()
-    assert not torch.equal(
-        made.parser.get_parsed_content("network").encoder.conv1.weight, weights["encoder.conv1.weight"]
-    )
+    trained = made.parser.get_parsed_content("network").encoder.conv1.weight
+    assert not torch.equal(trained, weights["encoder.conv1.weight"])
 
 
 def test_train_evaluate_calibrate_infer(facts, site, tmp_path, capsys):
@@ -336,12 +319,11 @@ def test_a_damaged_training_image_is_named(site, facts, tmp_path):
 @pytest.mark.slow
 def test_command_line(site, tmp_path, fedmed_home):
     """``python -m monai.bundle run`` from the bundle's folder and from elsewhere; inference without FedMed."""
-    alone = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
     places = ["--dataset_dir", str(site), "--ckpt_dir", str(tmp_path), "--output_dir", str(tmp_path / "out")]
     small = ["--image_size", "32", "--max_epochs", "1", "--device", "cpu"]
     train = ["-m", "monai.bundle", "run", "--config_file", "['configs/train.yaml','configs/demo.yaml']"]
     files = str([str(BUNDLE / "configs" / f"{name}.yaml") for name in ("inference", "demo")])
-    infer = ["-c", alone, "run", "--config_file", files, "--bundle_root", str(BUNDLE)]
+    infer = ["-c", ALONE, "run", "--config_file", files, "--bundle_root", str(BUNDLE)]
     weights = ["--model_path", str(tmp_path / "model.pt")]
     for command, folder in (
         ([*train, *places, "--cache_dir", str(tmp_path / "cache"), *small], BUNDLE),

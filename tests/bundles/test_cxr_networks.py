@@ -1,23 +1,16 @@
 """Networks and weights of the chest X-ray bundle."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from cxr_classifier.calibration import calibrate
+from cxr_classifier.errors import BundleInputError
+from cxr_classifier.heat_maps import HeatMaps, overlay
+from cxr_classifier.inferers import CalibratedInferer
+from cxr_classifier.networks import ClassifierNet, ContrastiveNet, build_encoder, unit_rows
+from cxr_classifier.weights import load_model, start_from
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "cxr_classification"
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
-from cxr_classifier.calibration import calibrate  # noqa: E402
-from cxr_classifier.errors import BundleInputError  # noqa: E402
-from cxr_classifier.heat_maps import HeatMaps, overlay  # noqa: E402
-from cxr_classifier.inferers import CalibratedInferer  # noqa: E402
-from cxr_classifier.networks import ClassifierNet, ContrastiveNet, build_encoder, unit_rows  # noqa: E402
-from cxr_classifier.weights import load_model, start_from  # noqa: E402
 
 SMALL = {"layers": [1, 1, 1, 1], "widths": [4, 4, 8, 8]}
 

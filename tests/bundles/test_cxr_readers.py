@@ -1,6 +1,5 @@
 """Chest X-rays in every form in which hospitals and collections keep them."""
 
-import sys
 from pathlib import Path
 
 import cv2
@@ -8,19 +7,15 @@ import numpy as np
 import pydicom
 import pytest
 import torch
+from cxr_classifier.errors import BundleInputError
+from cxr_classifier.files import list_images
+from cxr_classifier.intensity import stretch
+from cxr_classifier.readers import read_xray
+from cxr_classifier.transforms import FitSquared, LoadXrayd, fit_square
 from PIL import Image
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import encapsulate
 from pydicom.uid import ExplicitVRLittleEndian, JPEGLosslessSV1, generate_uid
-
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "cxr_classification"
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
-from cxr_classifier.errors import BundleInputError  # noqa: E402
-from cxr_classifier.files import list_images  # noqa: E402
-from cxr_classifier.intensity import stretch  # noqa: E402
-from cxr_classifier.readers import read_xray  # noqa: E402
-from cxr_classifier.transforms import FitSquared, LoadXrayd, fit_square  # noqa: E402
 
 ROWS, COLUMNS = 20, 12
 RAMP = np.arange(ROWS * COLUMNS).reshape(ROWS, COLUMNS)  # rises along rows, then down: any turn or mirror shows

@@ -94,10 +94,9 @@ def test_what_the_bundle_logs_is_told_and_not_what_its_libraries_log(named, tmp_
     log = "$logging.getLogger('{}').{}('{}')"
     steps = [log.format("covid_ct", "warning", "no value near that of air"), log.format("monai.made.now", "error", "m")]
     steps += [log.format("ignite.engine.Evaluator", "error", "n"), "$monai.data.image_writer.logger.error('/tmp/x')"]
-    (root / "configs" / "inference.yaml").write_text(
-        json.dumps({"imports": ["$import logging", "$import monai"], "run": steps})
-    )
-    run_inference(root, [root / "configs" / "inference.yaml"], {})
+    config = root / "configs/inference.yaml"
+    config.write_text(json.dumps({"imports": ["$import logging", "$import monai"], "run": steps}))
+    run_inference(root, [config], {})
     assert [(record.name, record.message) for record in caplog.records] == [("covid_ct", "no value near that of air")]
     logging.getLogger("monai.made.now").error("afterwards")
     assert "/tmp/x" not in caplog.text and "afterwards" in caplog.text

@@ -1,21 +1,15 @@
 """The network for instruments as a whole: published sizes, parts, pictures, clips, streams, sides that do not fit."""
 
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from instrument_nets.encoder import PvtEncoder
+from instrument_nets.instrument_net import InstrumentNet
+from instrument_nets.levels import level_for
+from instrument_nets.prepared import prepare_network
+from instrument_nets.stream import FrameStream
 from torch.testing import assert_close
-
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "instrument_segmentation"
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
-
-from instrument_nets.encoder import PvtEncoder  # noqa: E402
-from instrument_nets.instrument_net import InstrumentNet  # noqa: E402
-from instrument_nets.levels import level_for  # noqa: E402
-from instrument_nets.prepared import prepare_network  # noqa: E402
-from instrument_nets.stream import FrameStream  # noqa: E402
 
 SMALL = {"dims": (8, 16, 32), "depths": (1, 1, 1), "heads": (1, 2, 4), "reductions": (4, 2, 1), "expansions": (2, 2, 2)}
 SMALL |= {"rsc_level": 1, "window": 4, "regions": (12, 6, 3, 4), "pools": (4, 2, 1, 1), "pyramid": 16}
@@ -53,9 +47,7 @@ def test_the_published_network_has_the_published_sizes():
 
 
 def test_parts_by_name_and_no_trace_of_the_indicator(small):
-    assert {name.split(".")[0] for name in small.state_dict()} == {
-        *("encoder", "temporal", "selection", "decoder", "head")
-    }
+    assert {n.split(".")[0] for n in small.state_dict()} == {"encoder", "temporal", "selection", "decoder", "head"}
     assert {"temporal.query.weight", "temporal.key.weight", "temporal.value.weight"} <= set(small.state_dict())
     assert not any("indicator" in name for name in small.state_dict())
     assert small.temporal.heads == 2  # as the encoder has at that level

@@ -1,24 +1,17 @@
 """The selection of channels by hand, and the vectors that describe a site."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import torch
+from instrument_nets.channel_selection import ChannelSelection
+from instrument_nets.errors import BundleInputError
+from instrument_nets.indicators import gaussian, make_indicator, one_hot, prompt, random_vector
 from torch.testing import assert_close
 
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "instrument_segmentation"
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
-
-from instrument_nets.channel_selection import ChannelSelection  # noqa: E402
-from instrument_nets.errors import BundleInputError  # noqa: E402
-from instrument_nets.indicators import gaussian, make_indicator, one_hot, prompt, random_vector  # noqa: E402
-
-from fedmed.bundles.bundle import Bundle  # noqa: E402
-from fedmed.bundles.bundle_parser import parsed  # noqa: E402
-from fedmed.bundles.site_facts import words_fault, words_needed  # noqa: E402
+from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle_parser import parsed
+from fedmed.bundles.site_facts import words_fault, words_needed
 
 MAPS = torch.tensor([[[[1.0, 3], [2, 0]], [[4, 4], [0, 0]]]])
 WORDS = {"procedure": "nephrectomy"}

@@ -1,26 +1,19 @@
 """Attention over time: which tokens a window sees, equations by hand, and a slow reference pixel by pixel."""
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-from torch.testing import assert_close
-
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "instrument_segmentation"
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
-
-from instrument_nets import temporal_attention  # noqa: E402
-from instrument_nets.temporal_attention import TemporalAttention  # noqa: E402
-from instrument_nets.windows import (  # noqa: E402
+from instrument_nets import temporal_attention
+from instrument_nets.temporal_attention import TemporalAttention
+from instrument_nets.windows import (
     into_windows,
     out_of_windows,
     relative_positions,
     seen_tokens,
     window_count,
 )
+from torch.testing import assert_close
 
 SMALL = {"window": 4, "regions": (12, 6, 3, 4), "pools": (4, 2, 1, 1)}
 

@@ -1,19 +1,12 @@
 """Published weights of the encoder under the names of three libraries."""
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "instrument_segmentation"
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
-
-from instrument_nets.encoder import PvtEncoder  # noqa: E402
-from instrument_nets.errors import BundleInputError  # noqa: E402
-from instrument_nets.pvt_weights import renamed, start_encoder  # noqa: E402
+from instrument_nets.encoder import PvtEncoder
+from instrument_nets.errors import BundleInputError
+from instrument_nets.pvt_weights import renamed, start_encoder
 
 TINY = {"dims": (8, 16), "depths": (1, 2), "heads": (1, 2), "reductions": (2, 1), "expansions": (2, 2)}
 

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 from ignite.engine import Events
-from monai.bundle import ConfigWorkflow
 from monai.data import MetaTensor
 from PIL import Image
 
@@ -27,16 +26,15 @@ from fedmed.errors import BundleError, SharingError
 from fedmed.jobs.app_configs import unlike
 from fedmed.systems.fedst.method import FedST
 from fedmed_demo import demo_site
-from tests.bundles.one_bundle import OneBundle
+from tests.bundles.one_bundle import ALONE, OneBundle
 
 NAME = "instrument_segmentation"
 PLAIN = {"indicator": "random"}
 HERE = OneBundle(NAME, **PLAIN)
-BUNDLE, METADATA, configs, parse = HERE.root, HERE.metadata, HERE.configs, HERE.parse
+BUNDLE, configs, parse = HERE.root, HERE.configs, HERE.parse
 OVERLAYS = sorted(path.stem for path in (BUNDLE / "configs").glob("*.yaml"))
 OVERLAYS = [name for name in OVERLAYS if name not in ("train", "federation", "inference")]
 SMALL = {**PLAIN, "image_size": [48, 64], "epoch_length": 2, "max_epochs": 1}
-ALONE = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
 
 
 @pytest.fixture(scope="module")
@@ -217,20 +215,12 @@ def test_a_job_says_for_all_roles_whether_borders_are_cut_off():
 @pytest.fixture(scope="module")
 def model(facts):
     """Weights of a stand-alone training of two steps with validation."""
-    made = ConfigWorkflow(
-        configs("train", "demo"), meta_file=str(METADATA), workflow_type="train", logging_file=False, **facts
-    )
-    made.initialize()
-    assert made.check_properties() == []
-    made.run()
-    return Path(facts["ckpt_dir"]) / "model.pt"
+    return HERE.train(**facts)
 
 
 def test_train_and_evaluate_alone(model, facts):
-    assert model.is_file()
-    ConfigWorkflow(configs("train", "demo", "evaluate"), workflow_type="train", logging_file=False, **facts).run()
-    with (Path(facts["output_dir"]) / "videos/cases.csv").open() as file:
-        assert [0 <= float(row["dice"]) <= 1 for row in csv.DictReader(file)] == [True]
+    (score,) = HERE.test_scores("dice", **facts)
+    assert 0 <= score <= 1
 
 
 def test_inference_writes_masks_of_frames_and_videos_without_fedmed(model, facts, tmp_path):

@@ -19,15 +19,13 @@ from PIL import Image, ImageColor
 from fedmed.bundles.infer import run_inference
 from fedmed.reports.viewed_video import read_predictions
 from fedmed_demo import demo_site
+from tests.bundles.one_bundle import ALONE, OneBundle
 
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_phase_classification"
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
-CONFIGS = [str(BUNDLE / "configs" / f"{name}.yaml") for name in ("inference", "demo")]
+HERE = OneBundle("surgical_phase_classification")
+BUNDLE, CONFIGS = HERE.root, HERE.configs("inference", "demo")
 PHASES = ["preparation", "hepatocystic_triangle_dissection", "clipping_and_cutting", "gallbladder_dissection",
           "gallbladder_packaging", "cleaning_and_coagulation"]  # fmt: skip
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-ALONE = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
 
 
 @pytest.fixture(scope="module")

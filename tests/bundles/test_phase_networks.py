@@ -1,10 +1,9 @@
 """The network of the bundle for phases: torchvision's ResNet-50, BatchNorm or GroupNorm, ImageNet's weights, parts."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from surgical_phase.encoders import FrameEncoder, replace_batch_norm
+from surgical_phase.phase_net import PhaseNet
 from torch import nn
 
 from fedmed.aggregation.sharing import SharingPolicy
@@ -12,13 +11,6 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.errors import BundleError, JobError
 
 NAME = "surgical_phase_classification"
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / NAME
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
-
-from surgical_phase.encoders import FrameEncoder, replace_batch_norm  # noqa: E402
-from surgical_phase.phase_net import PhaseNet  # noqa: E402
-
 BN = ("weight", "bias", "running_mean", "running_var")
 SMALL = {"layers": [1, 1, 1, 1], "widths": [8, 8, 16, 16], "block": "basic", "stem_pool": False}
 

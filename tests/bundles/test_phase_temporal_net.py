@@ -1,19 +1,11 @@
 """Temporal stages of the bundle for phases: what a frame's logits depend on, and their names and sizes."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_phase_classification"
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
-
-from surgical_phase.errors import BundleInputError  # noqa: E402
-from surgical_phase.phase_net import PhaseNet  # noqa: E402
-from surgical_phase.temporal_net import TemporalPhaseNet, TemporalStages  # noqa: E402
-from surgical_phase.weights import start_from  # noqa: E402
+from surgical_phase.errors import BundleInputError
+from surgical_phase.phase_net import PhaseNet
+from surgical_phase.temporal_net import TemporalPhaseNet, TemporalStages
+from surgical_phase.weights import start_from
 
 TINY = {"layers": (1, 1, 1, 1), "widths": (4, 4, 4, 8), "block": "basic", "stem_pool": False}
 
@@ -121,9 +113,7 @@ def test_the_whole_network_is_the_encoder_and_the_stages():
     assert torch.allclose(network(frames[:5]), logits[:5], atol=1e-5), "later frames change nothing"
     names = {name.split(".")[0] for name in network.state_dict()}
     assert names == {"features", "stages"}
-    assert {name for name in network.state_dict() if name.startswith("features.")} < set(
-        PhaseNet(6, **TINY).state_dict()
-    )
+    assert {n for n in network.state_dict() if n.startswith("features.")} < set(PhaseNet(6, **TINY).state_dict())
 
 
 def test_features_come_from_a_model_of_single_frames(tmp_path):

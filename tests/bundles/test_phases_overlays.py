@@ -1,10 +1,7 @@
 """The overlays of the bundle for phases that train beside sites without labels, and at these."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from monai.bundle import ConfigWorkflow
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import parsed
@@ -13,25 +10,10 @@ from fedmed.errors import BundleError, DataError
 from fedmed.systems.fedcy.engine import CycleEngine, GuidedEngine
 from fedmed.training.video_frames import ClipBatches
 from fedmed_demo import demo_site
+from tests.bundles.one_bundle import OneBundle
 
 NAME = "surgical_phase_classification"
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / NAME
 SMALL = {"image_size": [24, 32], "frame_rate": 2.0, "max_epochs": 1}
-
-
-@pytest.fixture
-def build(fedmed_home, tmp_path):
-    """Return a function: configuration of some overlays at a tiny hospital."""
-
-    def make(*overlays, site="lap_bay", **values):
-        root = demo_site("lap_phases_tiny", site, fedmed_home)
-        facts = {"dataset_dir": str(root), "cache_dir": str(tmp_path / "cache"), "device": "cpu", **SMALL}
-        parser = Bundle(NAME, ["demo", *overlays]).parser()
-        for name, value in {**facts, **values}.items():
-            parser[name] = value
-        return parser
-
-    return make
 
 
 @pytest.mark.parametrize(("overlay", "role"), [("guided", "supervised"), ("cycle", "unsupervised")])
@@ -39,8 +21,8 @@ def test_they_define_what_a_federation_needs(overlay, role):
     assert faults(Bundle(NAME, ["demo", overlay]), Use(role)) == []
 
 
-def test_a_hospital_without_labels(build):
-    parser = build("cycle", clip_size=8, cycle_weight=2.0, max_grad_norm=1.0, statistics_momentum=0.5)
+def test_a_hospital_without_labels(build_phases):
+    parser = build_phases("cycle", clip_size=8, cycle_weight=2.0, max_grad_norm=1.0, statistics_momentum=0.5)
     trainer = parsed(parser, "train#trainer")
     assert type(trainer) is CycleEngine and type(trainer.prepare_batch) is ClipBatches
     assert (trainer.cycle_weight, trainer.max_grad_norm, trainer.statistics_momentum) == (2.0, 1.0, 0.5)
@@ -68,8 +50,8 @@ def test_a_hospital_without_labels(build):
         {"variance_floor": 1e-3, "cycle_temperature": 0.5, "variance_weight": 0.01},
     ],
 )
-def test_its_options(build, values):
-    parser = build("cycle", clip_size=4, **values)
+def test_its_options(build_phases, values):
+    parser = build_phases("cycle", clip_size=4, **values)
     trainer = parsed(parser, "train#trainer")
     trainer.run()
     assert torch.isfinite(trainer.state.output["loss"])
@@ -79,13 +61,13 @@ def test_its_options(build, values):
     assert loss.floor == parser["variance_floor"]
 
 
-def test_videos_that_are_all_shorter_than_a_clip(build):
+def test_videos_that_are_all_shorter_than_a_clip(build_phases):
     with pytest.raises((DataError, BundleError), match="less than 2 clips of 500 usable frames"):
-        parsed(build("cycle", clip_size=500), "train#trainer")
+        parsed(build_phases("cycle", clip_size=500), "train#trainer")
 
 
-def test_a_hospital_with_labels(build):
-    parser = build("guided", site="lap_harbor", batch_size=16, contrast_weight=2.0, contrast_temperature=0.3)
+def test_a_hospital_with_labels(build_phases):
+    parser = build_phases("guided", site="lap_harbor", batch_size=16, contrast_weight=2.0, contrast_temperature=0.3)
     trainer = parsed(parser, "train#trainer")
     assert type(trainer) is GuidedEngine and type(trainer.loss_function) is torch.nn.CrossEntropyLoss
     assert (trainer.contrast_weight, trainer.contrast_temperature, trainer.max_grad_norm) == (2.0, 0.3, None)
@@ -96,19 +78,7 @@ def test_a_hospital_with_labels(build):
 def test_training_without_labels_runs_alone(fedmed_home, tmp_path):
     """As a MONAI bundle, without a federation; the last model is kept."""
     root = demo_site("lap_phases_tiny", "lap_bay", fedmed_home)
-    files = [str(BUNDLE / "configs" / f"{name}.yaml") for name in ("train", "demo", "cycle")]
     places = {"ckpt_dir": str(tmp_path), "output_dir": str(tmp_path), "cache_dir": str(tmp_path / "cache")}
-    facts = {"bundle_root": str(BUNDLE), "dataset_dir": str(root), "device": "cpu", "clip_size": 8}
-    made = ConfigWorkflow(
-        files,
-        meta_file=str(BUNDLE / "configs/metadata.json"),
-        workflow_type="train",
-        logging_file=False,
-        **facts,
-        **places,
-        **SMALL,
-    )
-    made.initialize()
-    made.run()
-    made.finalize()
-    assert (tmp_path / "model.pt").is_file()
+    bundle = OneBundle(NAME)
+    facts = {"bundle_root": str(bundle.root), "dataset_dir": str(root), "device": "cpu", "clip_size": 8}
+    assert bundle.train("cycle", **facts, **places, **SMALL).parent == tmp_path

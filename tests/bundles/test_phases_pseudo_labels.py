@@ -8,25 +8,9 @@ from fedmed.bundles.bundle_parser import parsed
 from fedmed.bundles.contract import Use, faults
 from fedmed.systems.fixmatch.engine import PseudoClassEngine
 from fedmed.systems.fixmatch.loss import AnnealedLoss
-from fedmed_demo import demo_site
 
 NAME = "surgical_phase_classification"
 WEAK, STRONG = torch.tensor([[2.0, 1, 0]]), torch.tensor([[1.0, 1, 0]])
-
-
-@pytest.fixture
-def build(fedmed_home, tmp_path):
-    """Return a function: configuration of some overlays at a tiny hospital."""
-
-    def make(*overlays, site="lap_bay", **values):
-        root = demo_site("lap_phases_tiny", site, fedmed_home)
-        facts = {"dataset_dir": str(root), "cache_dir": str(tmp_path / "cache"), "device": "cpu", "max_epochs": 1}
-        parser = Bundle(NAME, ["demo", *overlays]).parser()
-        for name, value in {**facts, "image_size": [24, 32], "frame_rate": 2.0, **values}.items():
-            parser[name] = value
-        return parser
-
-    return make
 
 
 @pytest.mark.parametrize("loss", ["fixmatch", "uda"])
@@ -48,9 +32,9 @@ def test_published_values():
 
 
 @pytest.mark.parametrize(("loss", "expected"), [("fixmatch", 0.8619948041), ("uda", 0.5636725467)])
-def test_a_hospital_without_labels(build, loss, expected):
+def test_a_hospital_without_labels(build_phases, loss, expected):
     """Losses worked out by hand for one frame; every frame about once."""
-    parser = build("pseudo_labels", loss, confidence=0.25, unlabelled_weight=0.5, operations=1, magnitude=5)
+    parser = build_phases("pseudo_labels", loss, confidence=0.25, unlabelled_weight=0.5, operations=1, magnitude=5)
     trainer = parsed(parser, "train#trainer")
     assert type(trainer) is PseudoClassEngine and trainer.unlabelled_weight == 0.5
     assert (trainer.augment.operations, trainer.augment.magnitude) == (1, 5)
@@ -62,8 +46,8 @@ def test_a_hospital_without_labels(build, loss, expected):
     assert trainer.state.iteration == -(-frames // 16) and torch.isfinite(trainer.state.output["loss"])
 
 
-def test_a_hospital_with_labels_that_leaves_out_what_is_known(build):
-    parser = build("annealed", site="lap_harbor", annealing="log", steps_before=3)
+def test_a_hospital_with_labels_that_leaves_out_what_is_known(build_phases):
+    parser = build_phases("annealed", site="lap_harbor", annealing="log", steps_before=3)
     trainer = parsed(parser, "train#trainer")
     loss = trainer.loss_function
     assert type(loss) is AnnealedLoss and (loss.classes, loss.schedule, loss.done) == (6, "log", 3)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from ignite.engine import Events
-from monai.bundle import ConfigWorkflow
 from PIL import Image, ImageColor
 
 from fedmed.bundles.bundle_parser import parsed
@@ -21,10 +20,10 @@ from fedmed.data.video.stored_video import Extraction
 from fedmed.errors import DataError
 from fedmed.training.trainer import one_cycle
 from fedmed_demo import demo_site
-from tests.bundles.one_bundle import OneBundle
+from tests.bundles.one_bundle import ALONE, OneBundle
 
 HERE = OneBundle("surgical_tool_classification")
-BUNDLE, METADATA, configs, parse = HERE.root, HERE.metadata, HERE.configs, HERE.parse
+BUNDLE, configs, parse = HERE.root, HERE.configs, HERE.parse
 SMALL = {"image_size": [24, 32], "batch_size": 16, "max_epochs": 1}
 
 
@@ -96,27 +95,18 @@ def test_positive_weights_are_those_of_the_sites_own_frames(facts):
 
 def test_train_evaluate_and_infer(facts, tmp_path):
     """Stand-alone: an epoch with validation, the scores of the testing list, and frames in a process without FedMed."""
-    made = ConfigWorkflow(
-        configs("train", "demo"), meta_file=str(METADATA), workflow_type="train", logging_file=False, **facts
-    )
-    made.initialize()
-    assert made.check_properties() == []
-    made.run()
-    model = Path(facts["ckpt_dir"]) / "model.pt"
-    assert model.is_file()
-    ConfigWorkflow(configs("train", "demo", "evaluate"), workflow_type="train", logging_file=False, **facts).run()
-    with (Path(facts["output_dir"]) / "videos/cases.csv").open() as file:
-        assert [0 <= float(row["f1"]) <= 1 for row in csv.DictReader(file)] == [True]
+    model = HERE.train(**facts)
+    (score,) = HERE.test_scores("f1", **facts)
+    assert 0 <= score <= 1
     (tmp_path / "in").mkdir()
     Image.new("RGB", (64, 48), (120, 40, 30)).save(tmp_path / "in/red.png")
     (tmp_path / "in/broken.png").write_bytes(b"no picture")
     (tmp_path / "in/empty.mp4").write_bytes(b"no video")
     shutil.copy(a_video(facts), tmp_path / "in/operation.mp4")
-    alone = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
     files = str(configs("inference", "demo")).replace(" ", "")
     line = ["run", "--config_file", files, "--bundle_root", str(BUNDLE), "--dataset_dir", str(tmp_path / "in")]
     line += ["--output_dir", str(tmp_path / "out"), "--model_path", str(model), "--image_size", "[24,32]"]
-    subprocess.run([sys.executable, "-c", alone, *line], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", ALONE, *line], check=True, capture_output=True)
     empty, broken, red, *frames = json.loads((tmp_path / "out/predictions.json").read_text())
     assert broken["predicted"] is None and "broken.png is damaged or no picture" in broken["error"]
     assert empty["predicted"] is None and "empty.mp4 is damaged or no video" in empty["error"]

@@ -1,26 +1,19 @@
 """Networks of the bundle for tools: torchvision's tensors, ImageNet's weights, BatchNorm under each policy."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import torch
+from surgical_tools.encoders import FrameEncoder
+from surgical_tools.errors import BundleInputError
+from surgical_tools.networks import ToolNet
+from surgical_tools.plain_networks import VGG13, AlexNet
+from surgical_tools.weights import load_imagenet
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.durable_files import load_tensors
 from fedmed.errors import BundleError, JobError
 from fedmed.federation.loop import run_job
-
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_tool_classification"
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
-
-from surgical_tools.encoders import FrameEncoder  # noqa: E402
-from surgical_tools.errors import BundleInputError  # noqa: E402
-from surgical_tools.networks import ToolNet  # noqa: E402
-from surgical_tools.plain_networks import VGG13, AlexNet  # noqa: E402
-from surgical_tools.weights import load_imagenet  # noqa: E402
 
 # torchvision's state dicts with 1000 classes: shapes of weights; each has a bias of the first of its numbers.
 ALEXNET = {

@@ -12,7 +12,6 @@ import torch
 import yaml
 
 from fedmed.federation import run_record
-from fedmed.federation.client import Client
 from fedmed.federation.exchange import Exchange
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
@@ -23,6 +22,7 @@ from fedmed.methods.declarations import Exchanged
 from fedmed.settings.server import ALLOWED
 from fedmed.settings.site import load_file
 from tests.federation import run_folder
+from tests.jobs.demo_sites import note_messages
 
 HERE = Path(__file__).parent
 FEDAVG = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg", "args": {"weighting": "samples"}}
@@ -95,17 +95,22 @@ def exchange_of():
 @pytest.fixture
 def seen(monkeypatch):
     """Every task and answer of a run, in order: (site, task, answer)."""
-    found = []
-    for name in ("train", "metadata"):
-        original = getattr(Client, name)
+    messages = []
+    note_messages(monkeypatch, messages, "train", "metadata")
+    return messages
 
-        def work(self, task, original=original):
-            answer = original(self, task)
-            found.append((self.site.site, task, answer))
-            return answer
 
-        monkeypatch.setattr(Client, name, work)
-    return found
+@pytest.fixture
+def streamed(monkeypatch):
+    """Scalars that a server has for TensorBoard: (name, value, round)."""
+    scalars, made = [], Server.__init__
+
+    def init(self, *args, **kwargs):
+        made(self, *args, **kwargs)
+        self.stream = lambda *scalar: scalars.append(scalar)
+
+    monkeypatch.setattr(Server, "__init__", init)
+    return scalars
 
 
 class Killed(BaseException):

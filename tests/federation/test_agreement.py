@@ -152,7 +152,5 @@ def test_nvflare_equals_the_loop(job, allow, lively, tmp_path):
     run_job(folder, tmp_path / "loop")
     assert same(model_of(tmp_path / "flare"), model_of(tmp_path / "loop"))
     kept = ("trust", "strength", "score_with", "score_without", "extras", "coefficients", "bytes_down", "bytes_up")
-    flare, loop = (
-        [[line.get(key) for key in kept] for line in rounds_of(tmp_path / name)] for name in ("flare", "loop")
-    )
+    flare, loop = ([[line.get(k) for k in kept] for line in rounds_of(tmp_path / name)] for name in ("flare", "loop"))
     assert flare == loop and loop[2][2] is not None

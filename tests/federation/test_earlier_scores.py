@@ -63,6 +63,4 @@ def test_a_federation_tests_each_model_once_at_a_site(tiny_job, tmp_path, monkey
     assert sum(told) > sum(tested.values()), "some came under two names"
     for site in result["test_own"]:
         folder = tmp_path / "ws" / site / "simulate_job/fedmed"
-        assert all(
-            (folder / name / "cases.csv").is_file() for name in ("evaluation", "evaluation_last", "evaluation_own")
-        )
+        assert all((folder / f"evaluation{end}/cases.csv").is_file() for end in ("", "_last", "_own"))

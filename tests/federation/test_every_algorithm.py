@@ -14,7 +14,6 @@ from fedmed.federation.open_round import TaskMaker
 from fedmed.federation.server import Server
 from fedmed.privacy.limits import read_ledger
 from fedmed.training import trainer as schedules
-from fedmed.training.trainer import one_cycle
 from tests.federation.run_folder import kept_of, rounds_of
 
 ADAMW = {"by": "adamw", "decay": 0}  # it decays what has changed, also by rounding
@@ -206,10 +205,8 @@ def test_private_layers_are_not_changed_by_the_server_whose_optimizer_moves_what
 
 def test_both_parts_of_a_round_count_as_steps_and_in_the_cycle_of_the_rate(small, answers, monkeypatch):
     """FedRep with ``epochs: 2``: eight pairs in batches of two are eight steps, four of each part."""
-    cycles = []
-    monkeypatch.setattr(
-        schedules, "one_cycle", lambda *args, **facts: cycles.append(facts) or one_cycle(*args, **facts)
-    )
+    cycles, cycle = [], schedules.one_cycle
+    monkeypatch.setattr(schedules, "one_cycle", lambda *args, **facts: cycles.append(facts) or cycle(*args, **facts))
     small("a", steps=None, epochs=2, algorithm="fedrep", overlays=["layers", "one_cycle"])
     assert [update.n_steps for _, update in answers] == [8, 8]
     assert [(facts["steps_before"], facts["total_steps"]) for facts in cycles] == [(0, 16), (8, 16)]

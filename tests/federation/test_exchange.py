@@ -77,9 +77,8 @@ def settings(folder, site, privacy):
 def test_before_the_first_such_round_nothing_is_exchanged_and_then_each_gets_the_others(federation, seen):
     workspace = federation()
     order = [(task.round, task.name) for _, task, _ in seen]
-    assert order == [
-        (r, name) for r in range(4) for name in (["metadata"] if r >= 2 else []) + ["train"] for _ in "abc"
-    ]
+    tasks = [["train"], ["train"], ["metadata", "train"], ["metadata", "train"]]
+    assert order == [(round, name) for round, names in enumerate(tasks) for name in names for _ in "abc"]
     sent = {(site, task.round): answer.values for site, task, answer in seen if task.name == "metadata"}
     for site, task, answer in seen:
         if task.name == "metadata":
@@ -119,19 +118,14 @@ def test_the_last_aggregate_is_the_result_without_labels_or_a_choice(federation,
     assert facts["score"] == {
         "name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"
     }  # fmt: skip
-    assert not any(
-        line["event"] == "validated"
-        for site in "abc"
-        for line in read_lines(records(workspace, site) / "progress.jsonl")
-    )
+    progress = [line for site in "abc" for line in read_lines(records(workspace, site) / "progress.jsonl")]
+    assert "validated" not in {line["event"] for line in progress}
 
 
 def test_without_exchange_the_run_is_another_and_up_to_its_first_round_the_same(federation):
     with_it, without = federation("with"), federation("without", method={"from_round": None})
     assert not torch.equal(model_of(with_it)["bias"], model_of(without)["bias"])
-    early = [
-        federation(name, rounds=2, method={"from_round": start}) for name, start in (("early", 2), ("never", None))
-    ]
+    early = [federation(n, rounds=2, method={"from_round": start}) for n, start in (("early", 2), ("never", None))]
     assert all(torch.equal(t, model_of(early[1])[n]) for n, t in model_of(early[0]).items())
 
 
@@ -147,10 +141,8 @@ def test_without_exchange_the_run_is_another_and_up_to_its_first_round_the_same(
 def test_a_site_that_sends_nothing_trains_all_the_same_and_it_is_told_once(federation, seen, privacy, reason):
     few = "max_bytes" in privacy["b"]
     workspace = federation(privacy=privacy, min_clients=1)
-    told = [
-        (line["round"], w["site"]) for line in rounds_of(workspace) for w in line["warnings"] if reason in w["message"]
-    ]
-    assert told == [(2, "b")]
+    warnings = [(line["round"], warning) for line in rounds_of(workspace) for warning in line["warnings"]]
+    assert [(round, warning["site"]) for round, warning in warnings if reason in warning["message"]] == [(2, "b")]
     for site, task, _ in seen:
         if task.name == "train" and task.round >= 2:
             assert len(task.extras["others"]) == (2 if site == "b" else 1)
@@ -288,10 +280,8 @@ def test_tables_of_any_length_fit_together_if_their_entries_do(exchange_of, wron
     exchange.take(answers, 0, list("abc"))
     assert exchange.values.keys() == {"a", "c"} and re.search(reason, exchange.missing["b"])
     filled = [exchange.fill(Task("train", 0, 1, {}), site).extras["others"] for site in "ab"]
-    assert [[tuple(other["spectra"].shape) for other in others] for others in filled] == [
-        [(2, 2, 3)],
-        [(5, 2, 3), (2, 2, 3)],
-    ]
+    shapes = [[tuple(other["spectra"].shape) for other in others] for others in filled]
+    assert shapes == [[(2, 2, 3)], [(5, 2, 3), (2, 2, 3)]]
     assert all(list(other) == ["spectra"] for others in filled for other in others), "no names"
     again.take(dict(reversed(answers.items())), 0, list("cba"))
     assert [list(exchange.values), list(again.values)] == [["a", "c"]] * 2, "whatever the order of arrival"

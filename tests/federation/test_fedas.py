@@ -139,6 +139,4 @@ def test_the_group_is_the_studys(group, small, answers):
     assert all(("head.bias" in update.tensors) == (group == "full") for _, update in answers)
     before, sent = answers[2][0].tensors, [update.tensors for _, update in answers[2:]]
     for name in (name for name in before if before[name].is_floating_point()):
-        assert torch.allclose(server.tensors[name], before[name] + (sent[0][name] + sent[1][name]) / 2), (
-            "the plain mean"
-        )
+        assert torch.allclose(server.tensors[name], before[name] + (sent[0][name] + sent[1][name]) / 2), "plain mean"

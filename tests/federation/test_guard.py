@@ -163,10 +163,7 @@ def test_a_guard_goes_on_from_its_state(at):
     found = found_in(first, metrics[:at])
     second.restore(json.loads(json.dumps(first.state())))
     found += [(at + round, finding) for round, finding in found_in(second, metrics[at:])]
-    assert [(round, finding.what) for round, finding in found] == [
-        (3, "pseudo_labels_spreading"),
-        (10, "features_alike"),
-    ]
+    assert [(round, one.what) for round, one in found] == [(3, "pseudo_labels_spreading"), (10, "features_alike")]
     second.restore({})
     assert second.state() == guards().state()
 

@@ -18,7 +18,7 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.site_rows import site_rows
 from fedmed.settings.site import load_site
-from tests.federation.run_folder import model_of, result_of
+from tests.federation.run_folder import kept_of, model_of, result_of
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised", "ct_west": "evaluate"}
 HEADS = {
@@ -65,10 +65,7 @@ def test_private_layers_differ_between_sites_stay_there_and_shared_ones_agree(
     willing = {site: replace(load_site(site), allow_release=True) for site in training}
     server = run_job(job, tmp_path / "ws", willing)
     initial = ModelStore(read_job(job), tmp_path).initial
-    private = {
-        site: load_tensors(tmp_path / "ws" / site / "simulate_job/fedmed/state/round_1.pt")["private"]
-        for site in training
-    }
+    private = {site: kept_of(tmp_path / "ws", site, 1)["private"] for site in training}
     names = {name for name in initial if name.startswith(HEADS[group])}
     assert all(own.keys() == names for own in private.values()) and names
     sites = sorted(private)
@@ -187,7 +184,5 @@ def test_requests_that_make_no_sense_are_refused_when_the_job_is_written(job_of)
         job_of(name="x", sites=SITES, rounds=1, steps=1, release_from="ct_north")
     partial = {"sharing": "block_6", "overlays": ["demo"], "release_from": "ct_north"}
     job = job_of(name="x", sites=SITES, rounds=1, steps=1, **partial)
-    tasks = {
-        role: '"release"' in files(job)[f"app_{role}/config/config_fed_client.json"] for role in set(SITES.values())
-    }
+    tasks = {r: '"release"' in files(job)[f"app_{r}/config/config_fed_client.json"] for r in set(SITES.values())}
     assert tasks == {"supervised": True, "unsupervised": False, "evaluate": False}

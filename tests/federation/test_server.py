@@ -371,8 +371,7 @@ def test_a_result_without_labels_has_no_chosen_round(make):
     assert closing.validation_tasks() == {}
     closing.finish_validation({})
     tasks = closing.evaluation_tasks()
-    assert set(tasks) == {"u", "e"} and torch.equal(
-        tasks["e"].tensors["encoder.weight"], server.tensors["encoder.weight"]
-    )
+    name = "encoder.weight"
+    assert set(tasks) == {"u", "e"} and torch.equal(tasks["e"].tensors[name], server.tensors[name])
     closing.finish({"e": {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 2}})
     assert not [kept for kept in server.store.saved if kept[2]]

@@ -81,19 +81,12 @@ def start(serving, tmp_path, monkeypatch):
     return tensors
 
 
-def test_a_round_is_described(serving, tmp_path, monkeypatch):
-    found, made = [], Server.__init__
-
-    def init(self, *args, **kwargs):
-        made(self, *args, **kwargs)
-        self.stream = lambda *scalar: found.append(scalar)
-
-    monkeypatch.setattr(Server, "__init__", init)
+def test_a_round_is_described(serving, streamed, tmp_path):
     serving(rounds=1)
     (line,) = lines(tmp_path)
     names = ["server_seconds", "server_loss_pre", "server_loss", "descriptor_gap", "feature_gap", "domain_norm"]
     assert all(line[name] > 0 for name in names)
-    assert [s for s in found if s[0].startswith("server/")] == [(f"server/{name}", line[name], 0) for name in names]
+    assert [s for s in streamed if s[0].startswith("server/")] == [(f"server/{name}", line[name], 0) for name in names]
     events = lines(tmp_path, file="progress.jsonl")
     assert [e["event"] for e in events] == ["start", *["step"] * 6, "end"] and events[0]["steps"] == 6
     assert [e["step"] for e in events[1:7]] == [1, 2, 3, 4, 5, 6] and events[-1]["server_loss"] == line["server_loss"]
@@ -320,14 +313,24 @@ def test_a_resumed_run_with_images_of_another_size_is_told(serving, killed_befor
         serving(resume=True)
 
 
-def test_a_kept_state_of_another_network_is_told(serving, killed_before, tmp_path):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda training: training["state"]["separation"]["pre"].pop("head.bias"),
+            "pre-trained network is of another network: tensor 'head.bias' is missing",
+        ),
+        (dict.clear, "holds nothing of the server's training"),
+    ],
+)
+def test_a_kept_state_that_does_not_fit_is_told(serving, killed_before, tmp_path, change, message):
     with killed_before(1):
         serving()
     path = folder(tmp_path) / "checkpoints/round_0.pt"
     content = load_tensors(path)
-    content["rule"]["training"]["state"]["separation"]["pre"].pop("head.bias")
+    change(content["rule"]["training"])
     save_tensors(path, content)
-    with pytest.raises(StateError, match="pre-trained network is of another network: tensor 'head.bias' is missing"):
+    with pytest.raises(StateError, match=message):
         serving(resume=True)
 
 
@@ -348,17 +351,6 @@ def test_private_tensors_of_another_network_are_told(whole, serving, change, sai
     for work in (training.check, training.train):
         with pytest.raises(StateError, match=f"private part is of another network: tensor {said}; continue with the"):
             work(model, 1)
-
-
-def test_a_kept_state_without_the_servers_training_is_told(serving, killed_before, tmp_path):
-    with killed_before(1):
-        serving()
-    path = folder(tmp_path) / "checkpoints/round_0.pt"
-    content = load_tensors(path)
-    content["rule"]["training"] = {}
-    save_tensors(path, content)
-    with pytest.raises(StateError, match="holds nothing of the server's training"):
-        serving(resume=True)
 
 
 def test_results_do_not_depend_on_the_threads_of_the_process(whole, serving, same, monkeypatch):

@@ -68,6 +68,5 @@ def test_a_site_that_does_not_train_has_no_place(small):
 def test_a_missing_word_stops_the_site_with_one_message(small, caplog):
     with pytest.raises(RoundFailed, match="'b': 'SiteConfigError'"):
         small("ab", own={"a": OWN["a"], "b": {"words": {"procedur": "x"}}}, max_failed_rounds=1, **WORDED)
-    assert "b.yaml: bundle 'small_bundle' needs a word of this site: 'words' has no 'procedure' (operation of" in (
-        caplog.text
-    )
+    message = "b.yaml: bundle 'small_bundle' needs a word of this site: 'words' has no 'procedure' (operation of"
+    assert message in caplog.text

@@ -79,10 +79,7 @@ def test_an_error_in_a_record_ends_no_run(small, tmp_path, monkeypatch, caplog):
 
     monkeypatch.setattr("fedmed.federation.server.round_record", broken)
     small("ab", rounds=2)
-    assert [(line["round"], line["accepted"]) for line in rounds_of(tmp_path / "ws")] == [
-        (0, ["a", "b"]),
-        (1, ["a", "b"]),
-    ]
+    assert [(row["round"], row["accepted"]) for row in rounds_of(tmp_path / "ws")] == [(0, ["a", "b"]), (1, ["a", "b"])]
     assert "cannot be written down" in caplog.text
 
 

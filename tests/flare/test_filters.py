@@ -203,9 +203,7 @@ def work(monkeypatch):
 
     def counted(name, function):
         def count(values):
-            counts[name] += sum(
-                value.size if isinstance(value, np.ndarray) else value.numel() for value in values.values()
-            )
+            counts[name] += sum(v.size if isinstance(v, np.ndarray) else v.numel() for v in values.values())
             return function(values)
 
         return count
@@ -241,13 +239,7 @@ def test_an_update_is_converted_once_and_hashed_once_on_its_way_out(context, mon
     assert work == {"to_numpy": 2010, "to_tensors": 0, "hashed": 4 * 2010}
     (line,) = ledger(tmp_path)
     sent = opened(reply)
-    content = {
-        "tensors": sent.tensors,
-        "n_steps": 5,
-        "n_samples": sent.n_samples,
-        "metrics": sent.metrics,
-        "extras": {},
-    }
+    content = {key: getattr(sent, key) for key in ("tensors", "n_steps", "n_samples", "metrics", "extras")}
     assert line["sha256"] == payload_digest(content)
     if not privacy:  # not even copied
         assert all(np.shares_memory(reply["DXO"]["data"][name], tensor.numpy()) for name, tensor in BIG.items())

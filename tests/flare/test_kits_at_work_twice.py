@@ -17,9 +17,8 @@ def clock(monkeypatch):
     """Seconds that a test sets; NVFlare's classes are as before afterwards."""
     time = SimpleNamespace(now=0.0)
     monkeypatch.setattr(kits_at_work_twice, "time", SimpleNamespace(monotonic=lambda: time.now))
-    monkeypatch.setattr(
-        SfmEndpoint, "add_connection", getattr(SfmEndpoint.add_connection, "__wrapped__", SfmEndpoint.add_connection)
-    )
+    add = SfmEndpoint.add_connection
+    monkeypatch.setattr(SfmEndpoint, "add_connection", getattr(add, "__wrapped__", add))
     monkeypatch.setattr(ConnManager, "close_connection", lambda self, connection: None)
     return time
 

@@ -82,9 +82,8 @@ def test_each_site_is_scored_with_its_own_layers_and_one_that_never_trains_says_
     server = run_job(write_job(job, tmp_path / "job"), tmp_path / "ws")
     result = result_of(tmp_path / "ws")
     assert set(result["test"]) == {"lap_hei1"} and result["untested"] == {"lap_hei2": "it trains nothing"}
-    assert "Not tested: lap_hei2, which has no private layers of its own: it trains nothing." in page(
-        read_run(tmp_path / "ws")
-    )
+    untested = "Not tested: lap_hei2, which has no private layers of its own: it trains nothing."
+    assert untested in page(read_run(tmp_path / "ws"))
     own = load_tensors(tmp_path / "ws/lap_hei1/simulate_job/fedmed/state/round_0.pt")["private"]
     layers = {key.rpartition(".")[0] for key in own}
     assert private <= own.keys() and len(own) == 2 * len(layers)
@@ -161,11 +160,8 @@ def test_what_a_site_would_send_is_foretold_with_what_it_tells(write_tiny_tools_
     ):
         path.write_text(dumped({"data_root": str(tmp_path), "privacy": {"allowed_extras": allowed}}))
         made = forecast(folder, load_file(path))
-        assert (made.disclosures[0].task, made.disclosures[0].times, made.disclosures[0].rounds) == (
-            "metadata",
-            1,
-            (0, 0),
-        )
+        first = made.disclosures[0]
+        assert (first.task, first.times, first.rounds) == ("metadata", 1, (0, 0))
         page = html(disclosure_preview(made)).replace("&#39;", "'")
         assert said in page and "can be recognised by its amplitude" in page and "at most 100 images" in page
 
@@ -203,19 +199,11 @@ def test_who_asks_the_method_hears_of_the_algorithm_too():
 
 
 def test_what_an_algorithm_does_not_change_is_the_methods():
-    plain, both = (
-        load_method({"path": "fedmed.systems.agreement.method.Agreement", **more})
-        for more in ({}, {"adaptation": [{"name": "intensity"}]})
-    )
-    assert (
-        both.caution == plain.caution != ""
-        and both.scalars() == plain.scalars()
-        and both.guards().keys() == plain.guards().keys()
-    )
-    assert (
-        both.frozen is None
-        and load_method({"path": "fedmed.systems.tecno.method.TeCNO", "algorithm": {"name": "fedprox"}}).frozen
-    )
+    agreement = {"path": "fedmed.systems.agreement.method.Agreement"}
+    plain, both = map(load_method, (agreement, {**agreement, "adaptation": [{"name": "intensity"}]}))
+    assert both.caution == plain.caution != "" and both.scalars() == plain.scalars()
+    assert both.guards().keys() == plain.guards().keys() and both.frozen is None
+    assert load_method({"path": "fedmed.systems.tecno.method.TeCNO", "algorithm": {"name": "fedprox"}}).frozen
 
 
 @pytest.mark.parametrize(

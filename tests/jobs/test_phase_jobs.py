@@ -67,9 +67,7 @@ def test_the_published_job():
     study = job.study
     assert (study.min_rounds, study.patience, study.select) == (6, 3, "best")
     assert study.encoder == "resnet50-0676ba61.pth" and not study.overrides
-    labelled, other = (
-        Bundle(study.bundle, job.overlays(job.role(site))).parser() for site in ("lap_harbor", "lap_bay")
-    )
+    labelled, other = (Bundle(study.bundle, job.overlays(job.role(s))).parser() for s in ("lap_harbor", "lap_bay"))
     for parser in (labelled, other):
         assert (parser["learning_rate"], parser["weight_decay"]) == (5e-5, 5e-5)
         assert (parser["frame_rate"], parser["image_size"]) == (1.0, [224, 224])

@@ -193,7 +193,5 @@ def test_the_made_up_hospitals_with_all_labels_are_the_same_ones():
     paths = sorted((configs / "demo_labelled").glob("*.yaml"))
     assert [path.stem for path in paths] == ["lap_bay", "lap_cliff", "lap_dune", "lap_fjord"], "those without labels"
     for path in paths:
-        plain, labelled = (
-            yaml.safe_load((configs / kind / path.name).read_text()) for kind in ("demo", "demo_labelled")
-        )
+        plain, labelled = (yaml.safe_load((configs / k / path.name).read_text()) for k in ("demo", "demo_labelled"))
         assert labelled == {**plain, "datalist": "datalist_labelled.json"}

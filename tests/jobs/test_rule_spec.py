@@ -21,10 +21,7 @@ def test_every_weighting_by_its_name(kind):
 def test_a_number_that_sites_report():
     weighting = {"by": "reported", "name": "fim_trace", "most": 5}
     rule = load_rule(rule_spec({"path": MEAN, "args": {"weighting": weighting}}))
-    assert isinstance(rule.weighting, ReportedWeighting) and (rule.weighting.name, rule.weighting.most) == (
-        "fim_trace",
-        5,
-    )
+    assert type(rule.weighting) is ReportedWeighting and (rule.weighting.name, rule.weighting.most) == ("fim_trace", 5)
 
 
 @pytest.mark.parametrize("by", ["reported", "fedmed.aggregation.reported.ReportedWeighting"])

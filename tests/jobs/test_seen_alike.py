@@ -16,21 +16,18 @@ def test_a_role_that_sees_images_at_another_scale_is_refused_by_name(job_of, rol
     coarse = {"pixdim": [8.0, 8.0, 16.0]}
     with pytest.raises(JobError, match=r"'pixdim' is .* for the role .* images of two kinds; give both the same"):
         files(job_of(name="scales", sites=SITES, rounds=1, steps=1, overrides={role: coarse}))
-    assert files(
-        job_of(name="scales", sites=SITES, rounds=1, steps=1, overrides=dict.fromkeys(set(SITES.values()), coarse))
-    )
+    everywhere = dict.fromkeys(SITES.values(), coarse)
+    assert files(job_of(name="scales", sites=SITES, rounds=1, steps=1, overrides=everywhere))
 
 
 def test_what_may_differ_is_no_fault(job_of):
-    assert files(
-        job_of(name="patches", sites=SITES, rounds=1, steps=1, overrides={"unsupervised": {"patch_size": [32, 32, 32]}})
-    )
+    patches = {"unsupervised": {"patch_size": [32, 32, 32]}}
+    assert files(job_of(name="patches", sites=SITES, rounds=1, steps=1, overrides=patches))
 
 
 def test_each_value_that_differs_is_named_with_both_roles():
-    bundle, other = (
-        Bundle("surgical_tool_classification", overrides={"image_size": size}) for size in ([27, 48], [72, 96])
-    )
+    sizes = ([27, 48], [72, 96])
+    bundle, other = (Bundle("surgical_tool_classification", overrides={"image_size": size}) for size in sizes)
     (told,) = unlike({"supervised": bundle, "evaluate": other})
     assert told.startswith("'image_size' is [27, 48] for the role 'supervised' and [72, 96] for 'evaluate'")
     assert list(unlike({"supervised": bundle})) == []

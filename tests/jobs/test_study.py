@@ -46,27 +46,21 @@ def test_every_key_is_explained():
 
 
 def test_all_mistakes_are_told_at_once_with_their_lines():
-    text = (
-        TEXT.replace("rounds: 4", "rounds: many")
-        .replace("b: unsupervised", "b: boss")
-        .replace("  rounds: 1", "  round: 1")
-    )
+    text = TEXT.replace("rounds: 4", "rounds: many").replace("  rounds: 1", "  round: 1")
+    text = text.replace("b: unsupervised", "b: boss")
     with pytest.raises(JobError) as error:
         Job.parse(text + "stepps: 3\nsteps: 5\n", "my.yaml")
     first, *lines = str(error.value).splitlines()
     assert first == "my.yaml: 5 mistakes:"
-    assert [line.strip() for line in lines] == [
+    lines = [line.strip() for line in lines]
+    assert lines == [
         "line 7: key 'sites.b' is 'boss'; it must be 'supervised', 'unsupervised' or 'evaluate'",
         "line 8: key 'rounds' is 'many'; it must be a whole number",
         "line 11: unknown key 'warm_start.round'; did you mean 'rounds'? Known: rounds, sharing",
-        lines[3].strip(),
+        lines[3],
         "line 13: key 'steps' occurs twice, in line 9 and here; remove one",
     ]
-    assert (
-        lines[3]
-        .strip()
-        .startswith("line 12: unknown key 'stepps'; did you mean 'steps'? Known: adaptation, algorithm, ")
-    )
+    assert lines[3].startswith("line 12: unknown key 'stepps'; did you mean 'steps'? Known: adaptation, algorithm, ")
 
 
 @pytest.mark.parametrize(

@@ -114,11 +114,8 @@ def test_agreement_learns_from_two_hospitals_without_labels(fedmed_home, tmp_pat
 def test_from_images_without_labels_to_a_classifier(fedmed_home, tmp_path, monkeypatch):
     """Each job for a round: the encoder of the first is what the others start from; a linear probe leaves it alone."""
     sites = tiny_sites(tmp_path)
-    run_job(
-        tiny(tmp_path, "cxr_fedmoco", rounds=2, method={**FEDMOCO, "args": {"exchange_from": 1}}),
-        tmp_path / "pretraining",
-        sites,
-    )
+    method = {**FEDMOCO, "args": {"exchange_from": 1}}
+    run_job(tiny(tmp_path, "cxr_fedmoco", rounds=2, method=method), tmp_path / "pretraining", sites)
     models = tmp_path / "pretraining/server/simulate_job/app_server"
     monkeypatch.setenv("FEDMED_MODELS", str(models))
     encoder = {k: v for k, v in model_of(tmp_path / "pretraining").items() if k.startswith("encoder.")}

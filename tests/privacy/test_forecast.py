@@ -40,9 +40,7 @@ def test_a_run_sends_what_was_foretold(tiny_job, tmp_path):
     foretold = {site: forecast(job, config) for site, config in sites.items()}
     run_job(job, tmp_path / "ws", sites)
     for site, made in foretold.items():
-        sent = [
-            line for line in read_ledger(tmp_path / "ws" / site) if line["answer"] in ("update", "release", "scores")
-        ]
+        sent = [row for row in read_ledger(tmp_path / "ws" / site) if row["answer"] in ("update", "release", "scores")]
         expected = [(s.task, s.tensors) for s in made.disclosures if not s.refused for _ in range(s.times)]
         if site == "ct_east":  # of the result it is not tested: nobody lends it a decoder
             expected.remove(("evaluate", {}))
@@ -121,9 +119,8 @@ def test_the_account_is_foretold(tiny_job, blind):
     assert strict.updates == 3 and strict.epsilon[1] < 2 < free.epsilon[1]
     assert [s.rounds for s in strict.disclosures if s.task == "train"] == [(0, 2)]
     assert "The account allows 3 of 4 updates: then max_epsilon 2 is reached." in forecast_page(strict)
-    assert "promises practically nothing" in forecast_page(
-        forecast(job, blind(privacy={**noise, "noise_multiplier": 0.1}))
-    )
+    loud = forecast(job, blind(privacy={**noise, "noise_multiplier": 0.1}))
+    assert "promises practically nothing" in forecast_page(loud)
     spent = forecast(job, blind(privacy={**noise, "max_epsilon": 0.5}))
     assert spent.updates == 0 and spent.epsilon == (0, 0)
 
@@ -149,10 +146,8 @@ def test_values_beside_the_model_are_foretold_and_said_to_be_outside_the_account
     job = write_job(pretraining("fedmoco", rounds=4, exchange_from=2), tmp_path / "job")
     blind = partial(settings, tmp_path)
     made = forecast(job, blind())
-    assert [(s.task, s.rounds, s.times, s.extras) for s in made.disclosures] == [
-        ("metadata", (2, 3), 2, []),
-        ("train", (0, 3), 4, []),
-    ]
+    sent = [(one.task, one.rounds, one.times, one.extras) for one in made.disclosures]
+    assert sent == [("metadata", (2, 3), 2, []), ("train", (0, 3), 4, [])]
     page = forecast_page(made)
     assert "asks for mu, n, rsa, sigma, which" in page and "does not list" in page
     allowed = {"allowed_extras": ["rsa", "mu", "sigma", "n"], "extras_noise": 0.25}

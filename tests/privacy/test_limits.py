@@ -79,16 +79,13 @@ def test_scalars_and_extras_leave_only_if_listed_and_it_is_said_once(limits, cap
     assert gate.metrics("evaluate", 3, {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 14}) == {}  # read together
     half = {"auroc": 0.9, "auroc_low": 0.8, "accuracy": 0.7, "n_cases": 14}
     assert limits(allowed_metrics=["auroc", "n_cases"]).metrics("evaluate", 3, half) == {"auroc": 0.9}
-    assert limits(allowed_metrics=["accuracy", "n_cases"]).metrics("evaluate", 3, half).keys() == {
-        "accuracy",
-        "n_cases",
-    }
+    accuracy = {"accuracy", "n_cases"}
+    assert limits(allowed_metrics=[*accuracy]).metrics("evaluate", 3, half).keys() == accuracy
     whole = limits(allowed_metrics=["dice_mean", "dice_std", "n_cases"])
     scores = {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 14}
     assert whole.metrics("evaluate", 3, {**scores, "path": "/patients/x"}) == scores
-    assert limits(allowed_extras=["amplitude"]).apply(update(extras={"amplitude": [1.0]})).extras == {
-        "amplitude": [1.0]
-    }
+    extras = {"amplitude": [1.0]}
+    assert limits(allowed_extras=["amplitude"]).apply(update(extras=extras)).extras == extras
     with pytest.raises(PrivacyError, match="'/extras/amplitude' is a PosixPath; only plain values"):
         limits(allowed_extras=["amplitude"]).apply(update(extras={"amplitude": gate.folder}))
 

@@ -70,10 +70,8 @@ def test_kits_allow_exactly_the_classes_that_jobs_name(made, name, tmp_path, wri
     changes = {"full": {}, "partial": {"sharing": "block_6"}}
     jobs = [write_tiny_job(tmp_path, name, **change) for name, change in changes.items()]
     jobs += [JOBS / name for name in ("cxr_fedmoco", "cxr_linear", "cxr_finetune")]
-    named = {
-        n for job in jobs for path in job.rglob("config_fed_*.json") for n in class_paths(json.loads(path.read_text()))
-    }
-    assert named == set(job_classes())
+    configs = [json.loads(path.read_text()) for job in jobs for path in job.rglob("config_fed_*.json")]
+    assert {name for config in configs for name in class_paths(config)} == set(job_classes())
     resources = read(made.kits / name, "resources.json.default")
     assert resources["class_allow_list"] == job_classes()
     assert resources["class_list_enforcement_mode"] == "enforce"
@@ -111,9 +109,8 @@ def test_the_server_stores_below_its_kit(made):
 
 
 def test_the_servers_settings_are_the_template(made):
-    assert (made.kits / SERVER / "local/fedmed_server.yaml").read_text() == (
-        TEMPLATES / "fedmed_server.yaml"
-    ).read_text()
+    template = (TEMPLATES / "fedmed_server.yaml").read_text()
+    assert (made.kits / SERVER / "local/fedmed_server.yaml").read_text() == template
     assert load_server(made.kits / SERVER).data_root is None
 
 
@@ -122,14 +119,13 @@ def test_the_servers_settings_are_the_template(made):
 )
 def test_a_site_does_not_run_until_its_data_folder_is_filled_in(made, site, list_, tmp_path):
     template = made.kits / site / "local" / "fedmed_site.yaml"
-    assert (
-        f"'{list_}'" in template.read_text().split("data_root")[0] and "{" not in template.read_text().split("site:")[0]
-    )
+    text = template.read_text()
+    assert f"'{list_}'" in text.split("data_root")[0] and "{" not in text.split("site:")[0]
     with pytest.raises(SiteConfigError, match="key 'data_root' is .*; the folder /FILL/IN/the/folder/of/your/images"):
         load_site(site, template.parents[1])
     filled = tmp_path / "local" / "fedmed_site.yaml"
     filled.parent.mkdir()
-    text = template.read_text().replace("/FILL/IN/the/folder/of/your/images", str(tmp_path))
+    text = text.replace("/FILL/IN/the/folder/of/your/images", str(tmp_path))
     filled.write_text(text.replace("# privacy:", "privacy:").replace("\n#   ", "\n  "))
     read = load_site(site, tmp_path)
     assert read.data_root == tmp_path and read.privacy.noise_multiplier == 8 and read.privacy.max_epsilon == 10
@@ -153,9 +149,8 @@ def test_who_may_do_what_at_the_server(made):
     assert not may("lead", "abort_job", submitter="project_admin") and may("project_admin", "abort_job")
     assert may("lead", "download_job", submitter="project_admin")
     assert all(may(role, "list_jobs") and may(role, "report_version") for role in PEOPLE)
-    assert (
-        may("project_admin", "shutdown") and not may("lead", "shutdown") and not may("org_admin", "shutdown", org="x")
-    )
+    assert may("project_admin", "shutdown")
+    assert not may("lead", "shutdown") and not may("org_admin", "shutdown", org="x")
     assert not any(may(role, right) for role in PEOPLE for right in ("byoc", "configure_job_log", "clone_job"))
 
 
@@ -182,23 +177,19 @@ def test_a_kit_prepared_for_containers_keeps_what_we_added(made, name, tmp_path)
     (tmp_path / "docker.yaml").write_text("runtime: docker\nparent: {docker_image: fedmed}\n")
     command = [str(Path(sys.executable).with_name("nvflare")), "deploy", "prepare", str(made.kits / name)]
     places = ["--config", str(tmp_path / "docker.yaml"), "--output", str(tmp_path / "prepared")]
-    done = subprocess.run(
-        [*command, *places], capture_output=True, text=True, env={**os.environ, "HOME": str(tmp_path)}
-    )
+    env = {**os.environ, "HOME": str(tmp_path)}
+    done = subprocess.run([*command, *places], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
-    before, after = (
-        read(made.kits / name, "resources.json.default"),
-        read(tmp_path / "prepared", "resources.json.default"),
-    )
+    kits = (made.kits / name, tmp_path / "prepared")
+    before, after = (read(kit, "resources.json.default") for kit in kits)
     assert after["class_allow_list"] == before["class_allow_list"]
     assert after.get("allow_log_streaming") == before.get("allow_log_streaming")
     kept = {"timeouts", "no_remote_reading", "job_manager", "json_only", "plain_jobs", "site_messages"} & {
         part["id"] for part in before["components"]
     }
     assert all(component(after, part)["path"] == component(before, part)["path"] for part in kept) and kept
-    assert read(tmp_path / "prepared", "authorization.json.default") == read(
-        made.kits / name, "authorization.json.default"
-    )
+    policy, prepared_policy = (read(kit, "authorization.json.default") for kit in kits)
+    assert prepared_policy == policy
     assert (tmp_path / "prepared" / "local" / "privacy.json").is_file() == (name != SERVER)
 
 
@@ -249,9 +240,7 @@ def test_a_site_joins_later_with_a_complete_kit_and_the_others_stay(federation, 
     same = {path.relative_to(federation.kits / "hospital_a") for path in (federation.kits / "hospital_a").rglob("*")}
     assert {path.relative_to(kit) for path in kit.rglob("*")} == same
     certificate(kit).verify_directly_issued_by(x509.load_pem_x509_certificate(authority(federation.kits / SERVER)))
-    after = {
-        path: path.read_bytes() for path in federation.kits.rglob("*") if path.is_file() and kit not in path.parents
-    }
+    after = {p: p.read_bytes() for p in federation.kits.rglob("*") if p.is_file() and kit not in p.parents}
     assert after == {path: content for path, content in before.items() if path.exists()}
     assert not (federation.kits / "hospital_c").exists()
     assert main(["add-site", "hospital_d", "clinic_d", "--out", str(federation.folder)]) == 2
@@ -265,9 +254,7 @@ def test_provisioning_again_changes_nothing_and_adds_only_new_participants(feder
     assert main(["provision", str(EXAMPLE), "--out", str(federation.folder)]) == 0
     assert "nothing was changed" in capsys.readouterr().out
     project = read_project(EXAMPLE)
-    project["participants"].append(
-        {"name": "new@example.org", "type": "admin", "org": "study_office", "role": "member"}
-    )
+    project["participants"] += [{"name": "new@example.org", "type": "admin", "org": "study_office", "role": "member"}]
     (tmp_path / "more.yml").write_text(yaml.safe_dump(project))
     assert main(["provision", str(tmp_path / "more.yml"), "--out", str(federation.folder)]) == 0
     said = capsys.readouterr().out

@@ -16,6 +16,12 @@ from tests.federation.run_folder import same
 pytestmark = pytest.mark.usefixtures("quick")
 
 
+def outcome_after_all(run):
+    """Outcome of the run, continued if it has no result."""
+    done = run.folder("job-1") / "result.json"
+    return run.outcome("job-1" if done.is_file() else run.go_on(first=2))
+
+
 @pytest.mark.parametrize(
     "sharing", [{}, PARTIAL, STATEFUL], ids=["full", "partial with a warm start", "a rule with a state"]
 )
@@ -34,9 +40,7 @@ def test_killed_at_any_write_a_run_still_ends_the_same(tmp_path, monkeypatch, wh
                 assert all(state.read_model(round) for round in known.models)
                 assert bool(known.rule) == (sharing == STATEFUL)
                 assert len(state.read_rounds(known.round)) == known.round + 1
-            done = run.folder("job-1") / "result.json"
-            job = "job-1" if done.is_file() else run.go_on(first=2)
-            assert same(run.outcome(job), expected), at
+            assert same(outcome_after_all(run), expected), at
         else:
             break
     assert at > 40, "the run was hardly ever interrupted"
@@ -75,9 +79,7 @@ def test_a_run_that_ends_early_does_so_after_any_kill(tmp_path, monkeypatch, who
             run.play("job-1")
         except Killed:
             death.set(0)
-            done = run.folder("job-1") / "result.json"
-            job = "job-1" if done.is_file() else run.go_on(first=2)
-            assert same(run.outcome(job), expected), at
+            assert same(outcome_after_all(run), expected), at
         else:
             break
     assert at > 30, "the run was hardly ever interrupted"
@@ -209,9 +211,7 @@ def test_a_full_disk_at_the_server_ends_in_plain_words_and_the_run_goes_on_later
             full.set(0)
             seen.add(type(error).__name__)
             assert "free space" in str(error).lower() or "needed; the model is unchanged" in str(error)
-            done = run.folder("job-1") / "result.json"
-            job = "job-1" if done.is_file() else run.go_on(first=2)
-            assert same(run.outcome(job), expected), at
+            assert same(outcome_after_all(run), expected), at
         else:
             break
     assert at > 40 and "StateError" in seen

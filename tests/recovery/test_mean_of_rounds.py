@@ -18,9 +18,8 @@ MEAN = {"select": "mean", "mean_rounds": 3, "warm_start": {"rounds": 1}}
 
 def files(run, job="job-1"):
     app = run.folder(job).parent / "app_server"
-    return {name: load_tensors(app / name) for name in (LAST, BEST)}, json.loads(
-        (run.folder(job) / "result.json").read_text()
-    )
+    result = json.loads((run.folder(job) / "result.json").read_text())
+    return {name: load_tensors(app / name) for name in (LAST, BEST)}, result
 
 
 def test_the_result_is_the_mean_of_what_the_rounds_left(tmp_path):

@@ -45,9 +45,8 @@ class Study(YamlModel):
     @model_validator(mode="after")
     def _fits(self):
         if self.active and self.rounds == 1:
-            raise Contradictions(
-                [("active", "'active' needs 'rounds' of 2"), ("rounds", "'rounds' is 1, and 'active' is true")]
-            )
+            active, rounds = "'active' needs 'rounds' of 2", "'rounds' is 1, and 'active' is true"
+            raise Contradictions([("active", active), ("rounds", rounds)])
         return self
 
 
@@ -56,9 +55,8 @@ def read(tmp_path):
     def read(text, **context):
         path = tmp_path / "study.yaml"
         path.write_text(text)
-        return check_model(
-            read_yaml(path, error=JobError, example=EXAMPLE), Study, error=JobError, example=EXAMPLE, context=context
-        )
+        facts = {"error": JobError, "example": EXAMPLE}
+        return check_model(read_yaml(path, **facts), Study, **facts, context=context)
 
     return read
 
@@ -142,9 +140,8 @@ def test_contradictions_are_said_together(read):
 
 
 def test_values_from_elsewhere_and_the_context_of_validators():
-    study = check_model(
-        Document("--set", {"folder": Path("0123456789")}), Study, error=JobError, context={"longest": 10}
-    )
+    document = Document("--set", {"folder": Path("0123456789")})
+    study = check_model(document, Study, error=JobError, context={"longest": 10})
     assert study.folder == Path("0123456789")
     with pytest.raises(JobError, match="^--set: key 'folder' is '0123456789'; choose a shorter one$"):
         check_model(Document("--set", {"folder": "0123456789"}), Study, error=JobError)

@@ -29,9 +29,7 @@ class Exchanging(Method):
     def values(self):
         when = {"when": ONCE if self.once else FROM_A_ROUND, "round": self.from_round}
         names = () if self.from_round is None else self.names
-        early = [
-            AuxiliaryValue(name, "numbers", BEFORE_TRAINING, "to the others", "Nothing.", **when) for name in names
-        ]
+        early = [AuxiliaryValue(n, "numbers", BEFORE_TRAINING, "to the others", "Nothing.", **when) for n in names]
         return (*early, AuxiliaryValue("rsa", "one number", WITH_UPDATE, "to the server", "How much it moved."))
 
     def rule(self):

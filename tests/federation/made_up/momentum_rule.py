@@ -24,9 +24,7 @@ class ServerMomentum:
         tensors = {name: self._moved(name, model[name], new) for name, new in mean.tensors.items()}
         self.rounds += 1
         speed = float(sum(v.abs().sum() for v in self.velocity.values()))
-        values = {
-            site: {"speed": speed, "round": facts.round, "push": torch.tensor([0.1, 0.2])} for site in facts.roles
-        }
+        values = {s: {"speed": speed, "round": facts.round, "push": torch.tensor([0.1, 0.2])} for s in facts.roles}
         return Outcome(
             tensors, mean.coefficients, self._for_roles(model, updates, facts), values, facts={"speed": speed}
         )
