@@ -11,13 +11,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed_demo import demo_site
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "covid_ct_segmentation"
-OTHERS = (
-    "cxr_classification",
-    "instrument_segmentation",
-    "surgical_phase_classification",
-    "surgical_tool_classification",
-)
-sys.path += [str(BUNDLE.parent / name) for name in OTHERS]  # whose packages tests import
+sys.path += [str(folder) for folder in sorted(BUNDLE.parent.iterdir())]  # whose packages tests import
 TINY = {"patch_size": [16, 16, 16], "window_size": [48, 48, 16], "batch_size": 2, "epoch_length": 2, "max_epochs": 1}
 # Sizes for the tiny sites, whose voxels are 5 to 6 mm wide.
 TINY |= {"pixdim": [6.0, 6.0, 16.0], "val_interval": 1, "device": "cpu"}
@@ -25,10 +19,8 @@ TINY |= {"pixdim": [6.0, 6.0, 16.0], "val_interval": 1, "device": "cpu"}
 
 @pytest.fixture(scope="session")
 def bundle():
-    """The bundle's folder; its package is importable."""
-    sys.path.insert(0, str(BUNDLE))
-    yield BUNDLE
-    sys.path.remove(str(BUNDLE))
+    """The bundle's folder."""
+    return BUNDLE
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Configurations of one bundle of the checkout, as its tests read them."""
 
 import csv
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ ALONE = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('mona
 
 
 class OneBundle:
-    """A bundle, whose package can be imported from then on.
+    """A bundle.
 
     Args:
         name: of its folder.
@@ -23,8 +22,6 @@ class OneBundle:
     def __init__(self, name: str, **values: Any) -> None:
         self.root, self.values = BUNDLES / name, {"device": "cpu", **values}
         self.metadata = self.root / "configs" / "metadata.json"
-        if str(self.root) not in sys.path:
-            sys.path.append(str(self.root))
 
     def configs(self, *names: str) -> list[str]:
         """Paths of configurations."""

@@ -3,15 +3,13 @@
 import nibabel as nib
 import numpy as np
 import pytest
+from covid_ct.errors import BundleInputError
+from covid_ct.files import list_images
+from covid_ct.headers import CheckScand, KeepQformd
 from monai.transforms import LoadImaged, SaveImaged
-
-pytestmark = pytest.mark.usefixtures("bundle")
 
 
 def test_folders_without_images_are_refused(tmp_path):
-    from covid_ct.errors import BundleInputError
-    from covid_ct.files import list_images
-
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(BundleInputError, match="holds no .nii or .nii.gz file"):
             list_images(folder)
@@ -21,8 +19,6 @@ def test_folders_without_images_are_refused(tmp_path):
 
 
 def test_own_results_hidden_and_other_files_are_no_scans(tmp_path, caplog):
-    from covid_ct.files import list_images
-
     names = ("a.nii.gz", "a_covid.nii.gz", "b_covid.nii.gz", "._a.nii.gz", "a.nii.gz.json", "C.NII.GZ")
     for name in names:
         (tmp_path / name).touch()
@@ -32,9 +28,6 @@ def test_own_results_hidden_and_other_files_are_no_scans(tmp_path, caplog):
 
 
 def test_two_scans_of_one_name_are_refused(tmp_path):
-    from covid_ct.errors import BundleInputError
-    from covid_ct.files import list_images
-
     for name in ("a.nii", "a.nii.gz"):
         (tmp_path / name).touch()
     with pytest.raises(BundleInputError, match=r"holds a\.nii and a\.nii\.gz, whose masks would have one name"):
@@ -45,9 +38,6 @@ def test_two_scans_of_one_name_are_refused(tmp_path):
     ("unit", "value", "said"), [("meter", 1, "in metres"), ("micron", 1, "in micrometres"), ("mm", np.nan, "1 voxels")]
 )
 def test_scans_in_other_units_or_with_holes_are_refused(tmp_path, unit, value, said):
-    from covid_ct.errors import BundleInputError
-    from covid_ct.headers import CheckScand
-
     array = np.ones((4, 5, 6), np.float32)
     array[0, 0, 0] = value
     image = nib.Nifti1Image(array, np.eye(4))
@@ -63,9 +53,6 @@ def scan_of(low, high, path):
 
 
 def test_normalised_scans_are_refused_and_a_lost_intercept_is_told(tmp_path, caplog):
-    from covid_ct.errors import BundleInputError
-    from covid_ct.headers import CheckScand
-
     with pytest.raises(BundleInputError, match=r"a\.nii: values lie in -0\.01…0\.53, which are not HU"):
         CheckScand("image")(scan_of(-0.01, 0.53, tmp_path / "a.nii"))
     CheckScand("image")(scan_of(-1024, 500, tmp_path / "b.nii"))
@@ -76,8 +63,6 @@ def test_normalised_scans_are_refused_and_a_lost_intercept_is_told(tmp_path, cap
 
 @pytest.mark.parametrize("apart", [0, 40])
 def test_a_mask_has_both_affines_of_its_image(tmp_path, apart):
-    from covid_ct.headers import KeepQformd
-
     sform, qform = np.diag([-2.0, -2, 3, 1]), np.diag([-2.0, -2, 3, 1])
     qform[2, 3] += apart
     image = nib.Nifti1Image(np.ones((4, 5, 6), np.int16), sform)

@@ -4,15 +4,18 @@ import sys
 
 import pytest
 import torch
+from covid_ct.errors import BundleInputError
+from covid_ct.inferers import ForegroundInferer, ProbabilityWindowInferer
+from covid_ct.transforms import ForegroundMaskd, SafeSpacingd
+from covid_ct.weights import load_encoder, load_model, prepare_network
 from monai.data import MetaTensor
 from monai.data.utils import dense_patch_slices
+from monai.inferers import SlidingWindowInferer
 from monai.inferers.utils import _get_scan_interval
 from monai.networks.nets import AHNet, SegResNet
 from monai.networks.nets.ahnet import Bottleneck3x3x1
 from monai.transforms import Compose, Invertd, Spacingd
 from torch import nn
-
-pytestmark = pytest.mark.usefixtures("bundle")
 
 
 @pytest.fixture
@@ -70,9 +73,6 @@ def by_hand(volume, network, window, step):
 
 
 def test_probabilities_are_averaged_not_logits():
-    from covid_ct.inferers import ProbabilityWindowInferer
-    from monai.inferers import SlidingWindowInferer
-
     def network(window):  # what it says of a voxel depends on the rest of the window
         logit = window - 2 * window.mean(dim=(1, 2, 3, 4), keepdim=True) + 3
         return torch.cat([torch.zeros_like(logit), 3 * logit], dim=1)
@@ -87,8 +87,6 @@ def test_probabilities_are_averaged_not_logits():
 
 
 def test_a_volume_smaller_than_a_window_is_padded_with_air_and_cropped_back():
-    from covid_ct.inferers import ProbabilityWindowInferer
-
     seen = []
 
     def network(window):
@@ -102,8 +100,6 @@ def test_a_volume_smaller_than_a_window_is_padded_with_air_and_cropped_back():
 
 
 def test_foreground_inferer_gives_the_probability_of_channel_one():
-    from covid_ct.inferers import ForegroundInferer
-
     logits = torch.randn(3, 2, 4, 4, 4)
     result = ForegroundInferer()(torch.zeros(3, 1, 4, 4, 4), lambda image: logits)
     assert result.shape == (3, 1, 4, 4, 4)
@@ -114,8 +110,6 @@ def test_foreground_inferer_gives_the_probability_of_channel_one():
 
 
 def test_safe_spacing_leaves_other_entries_alone_and_can_be_undone():
-    from covid_ct.transforms import SafeSpacingd
-
     image = MetaTensor(torch.rand(1, 10, 8, 6), affine=torch.diag(torch.tensor([2.0, 2.0, 4.0, 1.0])))
     image.meta["filename_or_obj"] = "scan.nii.gz"
     case = {"image": image, "image_path": "/data/scan.nii.gz"}
@@ -131,8 +125,6 @@ def test_safe_spacing_leaves_other_entries_alone_and_can_be_undone():
 
 
 def test_foreground_mask():
-    from covid_ct.transforms import ForegroundMaskd
-
     p = torch.tensor([0.0, 0.3, 0.5, 0.51, 1.0]).reshape(1, 5, 1, 1)
     case = {"pred": torch.cat([1 - p, p])}
     assert ForegroundMaskd("pred")(case)["pred"].flatten().tolist() == [0, 0, 0, 1, 1]
@@ -227,8 +219,6 @@ def ahnet():
 
 
 def test_the_encoder_computes_on_slices_what_the_2d_network_computes(resnet):
-    from covid_ct.weights import prepare_network
-
     flat, path = resnet
     network = prepare_network(ahnet(), path).eval()
     with torch.no_grad():
@@ -242,8 +232,6 @@ def test_the_encoder_computes_on_slices_what_the_2d_network_computes(resnet):
 
 
 def test_the_encoder_equals_monai_s_copy_and_has_running_statistics_too(resnet):
-    from covid_ct.weights import load_encoder
-
     flat, path = resnet
     torch.manual_seed(1)
     network, reference = ahnet(), ahnet()
@@ -260,8 +248,6 @@ def test_the_encoder_equals_monai_s_copy_and_has_running_statistics_too(resnet):
 
 
 def test_no_checkpoint_leaves_the_network_as_it_is():
-    from covid_ct.weights import prepare_network
-
     network = SegResNet(init_filters=8)
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     assert prepare_network(network) is network
@@ -282,9 +268,6 @@ def test_no_checkpoint_leaves_the_network_as_it_is():
     ],
 )
 def test_a_file_of_another_network_is_refused(resnet, tmp_path, change, message):
-    from covid_ct.errors import BundleInputError
-    from covid_ct.weights import load_encoder
-
     content = dict(resnet[0].state_dict())
     change(content)
     torch.save(content, tmp_path / "other.pth")
@@ -293,9 +276,6 @@ def test_a_file_of_another_network_is_refused(resnet, tmp_path, change, message)
 
 
 def test_other_files_and_networks_are_refused(resnet, tmp_path):
-    from covid_ct.errors import BundleInputError
-    from covid_ct.weights import load_encoder
-
     with pytest.raises(BundleInputError, match="nowhere.pth does not exist; correct the path"):
         load_encoder(ahnet(), tmp_path / "nowhere.pth")
     (tmp_path / "text.pth").write_text("not weights")
@@ -309,9 +289,6 @@ def test_other_files_and_networks_are_refused(resnet, tmp_path):
 
 
 def test_weights_are_loaded_strictly(tmp_path):
-    from covid_ct.errors import BundleInputError
-    from covid_ct.weights import load_model
-
     source, target = SegResNet(init_filters=8), SegResNet(init_filters=8)
     path = tmp_path / "model.pt"
     for content in (source.state_dict(), {"state_dict": source.state_dict()}, {"model": source.state_dict()}):

@@ -7,6 +7,8 @@ import nibabel as nib
 import numpy as np
 import pytest
 import torch
+from covid_ct.errors import BundleInputError
+from covid_ct.transforms import SafeSpacingd
 from monai.bundle import ConfigWorkflow
 from monai.data import MetaTensor
 from monai.transforms import Compose, Invertd, Spacing
@@ -162,10 +164,7 @@ def test_a_folder_without_one_readable_scan_says_why(infer, tmp_path):
 
 
 @pytest.mark.parametrize("pixdim", [(3.0, 3.0, 6.0), (0.8, 0.8, 5.0), (1.7, 0.5, 2.0), (1.5, 1.2, 4.0)])
-@pytest.mark.usefixtures("bundle")
 def test_resampling_equals_monai_s_there_and_back(pixdim):
-    from covid_ct.transforms import SafeSpacingd
-
     image = MetaTensor(torch.rand(2, 19, 17, 11), affine=torch.tensor(affine_of("LPS", (1.5, 1.2, 4.0))))
     monai, ours = Spacing(pixdim), Compose([SafeSpacingd("image", pixdim)])
     expected, case = monai(image), ours({"image": image})
@@ -180,11 +179,8 @@ def test_resampling_equals_monai_s_there_and_back(pixdim):
 
 
 @pytest.mark.parametrize("turned", [(0, 0, 0), (6, -9, 14)])
-@pytest.mark.usefixtures("bundle")
 def test_the_grid_is_that_of_training_also_where_its_size_is_a_tie(turned):
     """259 voxels of 1 mm are 323.5 voxels of 0.8 mm: rounding errors decide, and must be MONAI's."""
-    from covid_ct.transforms import SafeSpacingd
-
     for size in (5, 7, 9, 11, 15, 19, 23, 27, 31, 35, 39, 43):
         for spacing in ((1.0, 2.0, 2.5), (0.6, 0.6, 7.5)):
             affine = affine_of("LPS", spacing, turned)
@@ -193,10 +189,7 @@ def test_the_grid_is_that_of_training_also_where_its_size_is_a_tie(turned):
             assert ours.shape == Spacing((0.8, 0.8, 5.0))(image).shape, (size, spacing)
 
 
-@pytest.mark.usefixtures("bundle")
 def test_a_tilted_gantry_is_straightened_as_in_training_and_tilted_again():
-    from covid_ct.transforms import SafeSpacingd
-
     affine = np.diag([1.2, 1.2, 5.0, 1.0])
     affine[1, 2] = 5 * np.tan(np.deg2rad(12))
     image = MetaTensor(torch.rand(1, 18, 20, 9), affine=torch.tensor(affine))
@@ -211,10 +204,7 @@ def test_a_tilted_gantry_is_straightened_as_in_training_and_tilted_again():
 
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.uint8, torch.float16, torch.float64])
-@pytest.mark.usefixtures("bundle")
 def test_any_type_of_number_is_resampled(dtype):
-    from covid_ct.transforms import SafeSpacingd
-
     values = torch.randint(0, 200, (1, 7, 6, 5)).to(dtype)
     image = MetaTensor(values, affine=torch.diag(torch.tensor([1.0, 1.0, 2.0, 1.0])))
     ours = SafeSpacingd("image", (1.5, 1.5, 1.5))({"image": image})["image"]
@@ -222,11 +212,7 @@ def test_any_type_of_number_is_resampled(dtype):
     assert torch.allclose(ours.float(), Spacing((1.5, 1.5, 1.5))(image), atol=1e-3)
 
 
-@pytest.mark.usefixtures("bundle")
 def test_a_volume_of_one_slice_and_a_size_below_zero():
-    from covid_ct.errors import BundleInputError
-    from covid_ct.transforms import SafeSpacingd
-
     image = MetaTensor(torch.rand(1, 6, 5, 1), affine=torch.diag(torch.tensor([1.0, 1.0, 5.0, 1.0])))
     assert SafeSpacingd("image", (2.0, 2.0, 1.0))({"image": image})["image"].shape == (1, 4, 3, 1)
     for pixdim in ((1.0, 0.0, 1.0), (1.0, 1.0)):

@@ -2,7 +2,6 @@
 
 import csv
 import gc
-import importlib
 import json
 import re
 import shutil
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from ignite.engine import Events
+from instrument_nets.weights import load_model
 from monai.data import MetaTensor
 from PIL import Image
 
@@ -285,6 +285,5 @@ def test_inference_holds_no_more_of_a_long_video_than_of_a_short_one(networks, t
 
 
 def test_a_model_of_another_network_is_one_clear_error(model):
-    weights = importlib.import_module("instrument_nets.weights")
     with pytest.raises(ValueError, match="use the overlays"):
-        weights.load_model(parsed(parse("train", "demo", "single_frame"), "network"), model)
+        load_model(parsed(parse("train", "demo", "single_frame"), "network"), model)

@@ -1,7 +1,6 @@
 """Clips that the bundle for instruments infers, and the masks that it writes."""
 
 import csv
-import importlib
 import sys
 from pathlib import Path
 
@@ -9,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 from ignite.engine import Engine
+from instrument_nets.clip_dataset import ClipDataset
+from instrument_nets.clips import LoadClipd, interval_in_frames, with_history
+from instrument_nets.errors import BundleInputError
+from instrument_nets.frames import list_frames
+from instrument_nets.mask_files import MaskWriter
 from PIL import Image
 
 from fedmed.data.video.frame_masks import FrameMasks
 
-BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "instrument_segmentation"
-APP = BUNDLE.parents[1] / "monailabel_app"
-sys.path += [str(place) for place in (BUNDLE, APP) if str(place) not in sys.path]
+APP = Path(__file__).resolve().parents[2] / "monailabel_app"
+sys.path += [str(APP)]
 SIZE = (32, 40)
-
-
-def part(name):
-    return importlib.import_module(f"instrument_nets.{name}")
 
 
 def grey(value, size=(64, 48)):
@@ -36,16 +35,14 @@ def values(clip):
 def test_the_history_of_a_video_is_that_of_training(interval, expected):
     """Ten frames a second: two frames are 0.2 s; where there is no earlier frame, the current one stands for it."""
     frames = ((n / 10, grey(n)) for n in range(7))
-    load = part("clips").LoadClipd("image", SIZE, 4)
-    found = [
-        values(load({"image": clip})["image"]) for _, clip in part("clips").with_history(frames, 10, interval, 4, SIZE)
-    ]
+    load = LoadClipd("image", SIZE, 4)
+    found = [values(load({"image": clip})["image"]) for _, clip in with_history(frames, 10, interval, 4, SIZE)]
     assert [found[n] for n in (0, 3, 6)] == expected
 
 
 def test_single_pictures_stand_for_their_own_history(tmp_path):
     grey(7).save(tmp_path / "a.png")
-    made = part("clips").LoadClipd("image", SIZE, 4)({"image": str(tmp_path / "a.png")})
+    made = LoadClipd("image", SIZE, 4)({"image": str(tmp_path / "a.png")})
     assert made["image"].shape == (12, *SIZE) and values(made["image"]) == [7] * 4
     assert made["image_meta_dict"]["spatial_shape"] == (64, 48), "width and height"
 
@@ -55,9 +52,9 @@ def test_pictures_whose_times_are_known_are_one_anothers_history(tmp_path):
         grey(value).save(tmp_path / f"{name}.png")
     (tmp_path / "other").mkdir()
     grey(9).save(tmp_path / "other/f06.png")
-    paths = part("frames").list_frames(tmp_path)
-    load = part("clips").LoadClipd("image", SIZE, 4)
-    rows = list(part("clip_dataset").ClipDataset(paths, load, tmp_path, SIZE, names_rate=10))
+    paths = list_frames(tmp_path)
+    load = LoadClipd("image", SIZE, 4)
+    rows = list(ClipDataset(paths, load, tmp_path, SIZE, names_rate=10))
     clips = {row["name"]: values(row["image"]) for row in rows}
     assert clips["f04.png"] == [3, 1, 2, 3] and clips["f00.png"] == [1] * 4
     assert clips["other/f06.png"] == [9] * 4, "of another folder"
@@ -68,10 +65,10 @@ def test_what_an_earlier_inference_wrote_is_no_frame(tmp_path, caplog):
     for name in ("a.png", "masks/a.png", "overlays/a.jpg", "timelines/a.png", "ribbons/a.png", "more/masks/b.png"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         grey(7).save(tmp_path / name)
-    found = part("frames").list_frames(tmp_path, tmp_path / "more" / "..")
+    found = list_frames(tmp_path, tmp_path / "more" / "..")
     assert [Path(path).relative_to(tmp_path).as_posix() for path in found] == ["a.png", "more/masks/b.png"]
     assert "4 pictures of an earlier inference are left out, such as a.png" in caplog.text
-    assert len(part("frames").list_frames(tmp_path, tmp_path / "eval")) == 6
+    assert len(list_frames(tmp_path, tmp_path / "eval")) == 6
 
 
 @pytest.mark.parametrize("table", [False, True])
@@ -87,14 +84,14 @@ def test_frames_of_two_videos_in_one_folder_are_refused(tmp_path, table):
         (tmp_path / "frames.csv").write_text("\n".join(["file,second", *listed]))
 
     def clips():
-        paths, load = part("frames").list_frames(tmp_path), part("clips").LoadClipd("image", SIZE, 4)
-        return list(part("clip_dataset").ClipDataset(paths, load, tmp_path, SIZE, names_rate=names_rate))
+        paths, load = list_frames(tmp_path), LoadClipd("image", SIZE, 4)
+        return list(ClipDataset(paths, load, tmp_path, SIZE, names_rate=names_rate))
 
     made = {row["name"]: values(row["image"]) for row in clips()}
     assert made["a_0006.png"] == [10, 12, 14, 16] == made["other/a_0006.png"], "equal times in two folders"
     for number in numbers:
         grey(200 + number).save(tmp_path / f"b_{number:04d}.png")
-    with pytest.raises(part("errors").BundleInputError, match="frames of two videos in one folder; put each") as told:
+    with pytest.raises(BundleInputError, match="frames of two videos in one folder; put each") as told:
         clips()
     assert all(str(tmp_path / name) in str(told.value) for name in ("a_0000.png", "b_0000.png"))
 
@@ -102,11 +99,11 @@ def test_frames_of_two_videos_in_one_folder_are_refused(tmp_path, table):
 @pytest.mark.parametrize(("interval", "rate"), [(0.2, 1.0), (0.0, 5.0), (float("nan"), 5.0)])
 def test_an_interval_below_one_frame(interval, rate):
     with pytest.raises(ValueError, match="is less than one frame at mask_rate"):
-        part("clips").interval_in_frames(interval, rate)
+        interval_in_frames(interval, rate)
 
 
 def test_masks_are_written_in_the_size_of_the_frames_and_can_be_labels(tmp_path):
-    writer, engine = part("mask_files").MaskWriter(tmp_path, ["shaft", "jaw"]), Engine(lambda *_: None)
+    writer, engine = MaskWriter(tmp_path, ["shaft", "jaw"]), Engine(lambda *_: None)
     predicted = torch.zeros(1, 4, 8)
     predicted[0, :2, :4], predicted[0, 2:, 4:] = 1, 2
     image, shape = torch.full((12, 4, 8), 0.5), torch.tensor([48, 64])
@@ -132,10 +129,10 @@ def test_masks_are_written_in_the_size_of_the_frames_and_can_be_labels(tmp_path)
 
 def test_a_folder_of_broken_files_is_one_clear_error(tmp_path):
     (tmp_path / "a.png").write_bytes(b"not a picture")
-    load = part("clips").LoadClipd("image", SIZE, 4)
-    (row,) = part("clip_dataset").ClipDataset([str(tmp_path / "a.png")], load, tmp_path, SIZE)
+    load = LoadClipd("image", SIZE, 4)
+    (row,) = ClipDataset([str(tmp_path / "a.png")], load, tmp_path, SIZE)
     assert "is damaged or no picture" in row["error"] and row["image"].shape == (12, *SIZE)
-    writer, engine = part("mask_files").MaskWriter(tmp_path / "out", ["jaw"]), Engine(lambda *_: None)
+    writer, engine = MaskWriter(tmp_path / "out", ["jaw"]), Engine(lambda *_: None)
     engine.state.batch, engine.state.output = [row], [{"pred": torch.zeros(1, *SIZE)}]
     writer.note(engine)
     with pytest.raises(ValueError, match="none of 1 frames could be read; the first:"):
@@ -144,13 +141,14 @@ def test_a_folder_of_broken_files_is_one_clear_error(tmp_path):
 
 def test_a_mask_in_monai_label_lies_over_its_picture(tmp_path):
     """The upper half of a picture that is wider than high; the network's grid has other proportions."""
-    writers = importlib.import_module("fedmed_label.writers")
+    from fedmed_label.writers import flat_label, read_width_first, write_png
+
     grey(9, (90, 60)).save(tmp_path / "a.png")
-    load = part("clips").LoadClipd("image", SIZE, 4)
+    load = LoadClipd("image", SIZE, 4)
     case = load({"image": str(tmp_path / "a.png")})
     case["pred"] = torch.zeros(1, *SIZE)
     case["pred"][:, : SIZE[0] // 2] = 2
-    case["width_first"] = writers.read_width_first([load], str(tmp_path / "a.png"))
-    with Image.open(writers.write_png(writers.flat_label(case, "pred", "image"))) as png:
+    case["width_first"] = read_width_first([load], str(tmp_path / "a.png"))
+    with Image.open(write_png(flat_label(case, "pred", "image"))) as png:
         mask = np.asarray(png)
     assert mask.shape == (60, 90) and (mask[:30] == 2).all() and not mask[30:].any()

@@ -1,7 +1,6 @@
 """Inference of the bundle for phases: without FedMed, on videos and folders of frames; tables and ribbons."""
 
 import csv
-import importlib
 import json
 import re
 import shutil
@@ -15,6 +14,11 @@ import pytest
 import torch
 from monai.bundle import ConfigParser
 from PIL import Image, ImageColor
+from surgical_phase import ribbon
+from surgical_phase import time_axis as axis
+from surgical_phase.errors import BundleInputError
+from surgical_phase.frame_dataset import FrameDataset
+from surgical_phase.picture_times import picture_times
 
 from fedmed.bundles.infer import run_inference
 from fedmed.reports.viewed_video import read_predictions
@@ -132,7 +136,6 @@ def a_folder_of_frames(folder):
 
 def test_a_ribbon_shows_the_phase_of_each_time(tmp_path):
     """Ten frames, of which the fourth could not be read; the sixth lasts no longer than others before a gap."""
-    ribbon, axis = (importlib.import_module(f"surgical_phase.{name}") for name in ("ribbon", "time_axis"))
     rows = [[0.8, 0.2]] * 3 + [None] + [[0.25, 0.75]] * 6
     seconds = [0, 1, 2, 3, 4, 5, 16, 17, 18, 19]
     ribbon.draw_ribbon(tmp_path / "x.png", "x", ["first", "second_one"], rows, seconds)
@@ -158,38 +161,35 @@ def test_a_ribbon_shows_the_phase_of_each_time(tmp_path):
     ],
 )
 def test_where_frames_lie_along_time(seconds, spans):
-    axis = importlib.import_module("surgical_phase.time_axis").TimeAxis(seconds)
-    assert [(span.start, span.stop) for span in axis.spans] == spans
+    assert [(span.start, span.stop) for span in axis.TimeAxis(seconds).spans] == spans
 
 
 def test_times_of_pictures_are_those_of_the_table_or_of_their_names(tmp_path):
-    times = importlib.import_module("surgical_phase.picture_times").picture_times
     folder = a_folder_of_frames(tmp_path / "a")
     paths = [str(folder / name) for name in ("10.png", "2.png", "11.png")]
-    assert times(paths, tmp_path) == {paths[0]: 1.0, paths[1]: 0.5}
+    assert picture_times(paths, tmp_path) == {paths[0]: 1.0, paths[1]: 0.5}
     (tmp_path / "a/frames.csv").unlink()
-    assert times(paths, tmp_path) == {} and list(times(paths, tmp_path, 4).values()) == [2.5, 0.5, 2.75]
+    assert picture_times(paths, tmp_path) == {} and list(picture_times(paths, tmp_path, 4).values()) == [2.5, 0.5, 2.75]
     with pytest.raises(ValueError, match="b.png: no number in its name tells its time; write frames.csv"):
-        times(["b.png"], tmp_path, 4)
+        picture_times(["b.png"], tmp_path, 4)
     with pytest.raises(ValueError, match="names_rate is 0; give the numbers in the names a second"):
-        times(paths, tmp_path, 0)
+        picture_times(paths, tmp_path, 0)
     for text, words in (
         ("file\n2.png\n", "needs the columns 'file' and 'second'"),
         ("file,second\n2.png,x\n", "line 2"),
     ):
         (tmp_path / "frames.csv").write_text(text)
         with pytest.raises(ValueError, match=words):
-            times(paths, tmp_path)
+            picture_times(paths, tmp_path)
 
 
 def test_frames_of_two_videos_in_one_folder_are_refused(tmp_path):
     for name in ("a_1", "b_1", "b_2"):
         Image.new("RGB", (64, 48)).save(tmp_path / f"{name}.png")
-    dataset, errors = (importlib.import_module(f"surgical_phase.{name}") for name in ("frame_dataset", "errors"))
     paths = [str(path) for path in sorted(tmp_path.glob("*.png"))]
     for names_rate in (25, None):
-        with pytest.raises(errors.BundleInputError, match=r"a_1.png and .*b_1.png are both of second .*of its own"):
-            dataset.FrameDataset(paths, None, tmp_path, (32, 40), names_rate=names_rate)
+        with pytest.raises(BundleInputError, match=r"a_1.png and .*b_1.png are both of second .*of its own"):
+            FrameDataset(paths, None, tmp_path, (32, 40), names_rate=names_rate)
         (tmp_path / "frames.csv").write_text("file,second\na_1.png,3\nb_1.png,3\nb_2.png,4\n")
     (tmp_path / "frames.csv").unlink()
-    assert dataset.FrameDataset(paths, None, tmp_path, (32, 40)).times == {}, "no times, no history"
+    assert FrameDataset(paths, None, tmp_path, (32, 40)).times == {}, "no times, no history"

@@ -1,7 +1,6 @@
 """The bundle for tools in frames of video: complete, trains and scores alone, and infers frames without FedMed."""
 
 import csv
-import importlib
 import json
 import shutil
 import subprocess
@@ -13,6 +12,11 @@ import pytest
 import torch
 from ignite.engine import Events
 from PIL import Image, ImageColor
+from surgical_tools import timeline
+from surgical_tools.encoders import FrameEncoder, MeanAndMax
+from surgical_tools.errors import BundleInputError
+from surgical_tools.picture_times import picture_times
+from surgical_tools.videos import frames_at
 
 from fedmed.bundles.bundle_parser import parsed
 from fedmed.data.video.frame_settings import FrameSettings
@@ -75,11 +79,10 @@ def cycle_of(steps):
 
 
 def test_mean_and_largest_value_of_each_map():
-    encoders = importlib.import_module("surgical_tools.encoders")
     maps = torch.tensor([[[[1.0, 2.0], [3.0, 6.0]], [[-1.0, -2.0], [-3.0, -6.0]]]])
-    assert encoders.MeanAndMax()(maps).tolist() == [[3.0, -3.0, 6.0, -1.0]]
+    assert MeanAndMax()(maps).tolist() == [[3.0, -3.0, 6.0, -1.0]]
     with pytest.raises(ValueError, match="'median'; use 'mean' or 'mean_max'"):
-        encoders.FrameEncoder(pooling="median")
+        FrameEncoder(pooling="median")
 
 
 def test_positive_weights_are_those_of_the_sites_own_frames(facts):
@@ -126,9 +129,8 @@ def a_video(facts):
 
 @pytest.mark.parametrize("rate", [1.0, 2.5])
 def test_frames_of_a_video_are_those_of_training(facts, rate):
-    videos = importlib.import_module("surgical_tools.videos")
     expected = [frame.copy() for frame in Extraction(a_video(facts), FrameSettings((48, 64), rate))]
-    found = list(videos.frames_at(a_video(facts), rate))
+    found = list(frames_at(a_video(facts), rate))
     assert [second for second, _ in found] == pytest.approx([k / rate for k in range(len(expected))])
     for frame, (_, picture) in zip(expected, found, strict=True):
         assert np.abs(frame.astype(int) - np.asarray(picture.resize((64, 48)), dtype=int)).mean() < 2
@@ -136,22 +138,19 @@ def test_frames_of_a_video_are_those_of_training(facts, rate):
 
 @pytest.mark.parametrize("rate", [0, -1.0, "1", float("nan")])
 def test_a_wrong_rate(facts, rate):
-    videos = importlib.import_module("surgical_tools.videos")
     with pytest.raises(ValueError, match=r"frame_rate \(mask_rate, .* is .*; give frames a second above 0, such as 1"):
-        next(videos.frames_at(a_video(facts), rate))
+        next(frames_at(a_video(facts), rate))
 
 
 def test_frames_of_two_videos_in_one_folder_are_refused():
-    times, errors = (importlib.import_module(f"surgical_tools.{name}") for name in ("picture_times", "errors"))
-    apart = times.picture_times(["a/f_1.png", "b/f_1.png"], "unused", 4)
+    apart = picture_times(["a/f_1.png", "b/f_1.png"], "unused", 4)
     assert apart == {"a/f_1.png": 0.25, "b/f_1.png": 0.25}, "of two folders"
-    with pytest.raises(errors.BundleInputError, match="a/f_1.png and a/g_1.png are both of second 0.25.*of its own"):
-        times.picture_times(["a/f_1.png", "a/f_2.png", "a/g_1.png"], "unused", 4)
+    with pytest.raises(BundleInputError, match="a/f_1.png and a/g_1.png are both of second 0.25.*of its own"):
+        picture_times(["a/f_1.png", "a/f_2.png", "a/g_1.png"], "unused", 4)
 
 
 def test_a_timeline_shows_each_call(tmp_path):
     """A single frame of ten thousand is seen, and one that could not be read leaves a gap."""
-    timeline = importlib.import_module("surgical_tools.timeline")
     rows = [[0.9 if n == 5000 else 0.1, 0.2] if n > 100 else None for n in range(10_000)]
     timeline.draw_timeline(tmp_path / "b.png", "x", ["clipper", "bag"], rows, 0.5, range(len(rows)))
     picture = np.asarray(Image.open(tmp_path / "b.png"))
@@ -159,9 +158,8 @@ def test_a_timeline_shows_each_call(tmp_path):
     orange = np.flatnonzero((bars == ImageColor.getrgb(timeline.SEEN)).all(1))
     assert orange.tolist() == [5000 * timeline.WIDE // 10_000]
     foot = picture[timeline.TOP + timeline.ROW - 1, timeline.LEFT : timeline.LEFT + timeline.WIDE]
-    assert (foot[:11] == ImageColor.getrgb(timeline.PANEL)).all() and (
-        foot[30] == ImageColor.getrgb(timeline.QUIET)
-    ).all()
+    assert (foot[:11] == ImageColor.getrgb(timeline.PANEL)).all()
+    assert (foot[30] == ImageColor.getrgb(timeline.QUIET)).all()
 
 
 def test_a_table_without_one_of_the_tools_is_one_clear_error(facts):

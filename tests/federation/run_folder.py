@@ -42,6 +42,21 @@ def kept_of(workspace: Path, site: str, round: int) -> dict:
     return {key: value for key, value in load_tensors(path).items() if key != "made_with"}
 
 
+def timeless(value: object) -> object:
+    """Records without the times in them."""
+    if isinstance(value, dict):
+        return {key: timeless(each) for key, each in value.items() if "seconds" not in key and key != "started"}
+    return [timeless(each) for each in value] if isinstance(value, list) else value
+
+
+def spoil(path: Path, damage: str = "flipped") -> None:
+    """Damage a file: flip 64 bytes in its middle, which PyTorch would read without a word, or otherwise."""
+    content = path.read_bytes()
+    middle = len(content) // 2
+    flipped = content[:middle] + bytes(255 - byte for byte in content[middle : middle + 64]) + content[middle + 64 :]
+    path.write_bytes({"flipped": flipped, "cut": content[:middle], "rubbish": b"damaged"}[damage])
+
+
 def same(one: object, other: object) -> bool:
     """Tell whether two values are the same bit by bit, whatever the nesting, and in the same order."""
     if isinstance(one, torch.Tensor):

@@ -136,18 +136,24 @@ def described(app: Path, job_id: str, **changes) -> dict:
     return {**meta, "job_id": job_id, "study": "default", **changes}
 
 
-def deploy_at_site(kit: Path, app: Path, job_id: str = ID, **changes) -> Message:
-    """The answer of a site to the server's command to deploy an app; ``changes`` are of its description."""
+def command(kit: Path, message: Message, app: Path, job_id: str, changes: dict, component=None) -> Message:
+    """The answer of a site to a command of the server; no process of a job is started."""
     processors = {topic: one for one in ClientRequestProcessors.request_processors for topic in one.get_topics()}
     engine = ClientEngine.__new__(ClientEngine)
     engine.args, engine.client = SimpleNamespace(workspace=str(kit)), SimpleNamespace(client_name=SITE)
-    engine.get_component, engine.new_context = lambda _: None, FLContext
-    message = Message(TrainingTopic.DEPLOY, zip_directory_to_bytes(str(app), ""))
+    engine.get_component, engine.new_context = lambda _: component, FLContext
+    engine.start_app = lambda *_, **__: "Start the client app..."
     message.set_header(RequestHeader.JOB_ID, job_id)
     message.set_header(RequestHeader.JOB_META, described(app, job_id, **changes))
     message.set_header(RequestHeader.APP_NAME, app.name)
+    return processors[message.topic].process(message, engine)
+
+
+def deploy_at_site(kit: Path, app: Path, job_id: str = ID, **changes) -> Message:
+    """The answer of a site to the server's command to deploy an app; ``changes`` are of its description."""
+    message = Message(TrainingTopic.DEPLOY, zip_directory_to_bytes(str(app), ""))
     try:
-        return processors[TrainingTopic.DEPLOY].process(message, engine)
+        return command(kit, message, app, job_id, changes)
     except Exception as failure:  # noqa: BLE001 - NVFlare answers with its text
         return Message("reply", f"exception_occurred: {failure}")
 
@@ -285,16 +291,9 @@ def test_no_kit_takes_a_job_under_a_false_description(run_kit, write, false):
 
 
 def start_at_site(kit: Path, app: Path, job_id: str = ID, **changes) -> Message:
-    """The answer of a site to the server's command to start a job; the job's process is not started."""
-    processors = {topic: one for one in ClientRequestProcessors.request_processors for topic in one.get_topics()}
+    """The answer of a site to the server's command to start a job."""
     manager = SimpleNamespace(allocate_resources=lambda **_: None)
-    engine = ClientEngine.__new__(ClientEngine)
-    engine.args, engine.start_app = SimpleNamespace(workspace=str(kit)), lambda *_, **__: "Start the client app..."
-    engine.get_component, engine.new_context = lambda _: manager, FLContext
-    message = Message(TrainingTopic.START_JOB, {})
-    message.set_header(RequestHeader.JOB_ID, job_id)
-    message.set_header(RequestHeader.JOB_META, described(app, job_id, **changes))
-    return processors[TrainingTopic.START_JOB].process(message, engine)
+    return command(kit, Message(TrainingTopic.START_JOB, {}), app, job_id, changes, manager)
 
 
 def test_a_job_is_started_once_and_as_it_was_deployed(run_kit, write, monkeypatch):

@@ -1,16 +1,13 @@
 """Runs of a small federation that nobody interrupts, and that were killed."""
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from small_federation import STATEFUL, Killed, Run, end_at  # noqa: E402
-
-from fedmed.federation import run_record as record  # noqa: E402
-from fedmed.settings.server import ALLOWED  # noqa: E402
+from fedmed.federation import run_record as record
+from fedmed.settings.server import ALLOWED
+from tests.recovery.small_federation import STATEFUL, Killed, Run, end_at
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from fedmed.recovery.model_store import BEST, LAST
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
 from fedmed.settings.server import load_server
+from tests.federation.run_folder import read_lines, timeless
 
 SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised"}
 ROUNDS, COUNTER = 5, "norm.num_batches_tracked"
@@ -142,15 +143,9 @@ class Run:
     def outcome(self, job):
         server = self.folder(job)
         models = [load_tensors(server.parent / "app_server" / name) for name in (LAST, BEST)]
-        lines = [json.loads(line) for line in (server / "rounds.jsonl").read_text().splitlines()]
+        lines = read_lines(server / "rounds.jsonl")
         states = [load_tensors(self.state(site, lines[-1]["round"], job)) for site in SITES]
         return [*models, *states, timeless(lines), timeless(json.loads((server / "result.json").read_text()))]
-
-
-def timeless(value):
-    if isinstance(value, dict):
-        return {key: timeless(each) for key, each in value.items() if "seconds" not in key}
-    return [timeless(each) for each in value] if isinstance(value, list) else value
 
 
 class Death:

@@ -6,12 +6,12 @@ import random
 
 import pytest
 import torch
-from small_federation import MODEL, PARTIAL, SITES, STATEFUL, Death, Killed, Run, end_at
 
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import FedMedError, StateError
 from fedmed.recovery.checkpoint import EARLIER, Checkpoints
-from tests.federation.run_folder import same
+from tests.federation.run_folder import same, spoil
+from tests.recovery.small_federation import MODEL, PARTIAL, SITES, STATEFUL, Death, Killed, Run, end_at
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -83,13 +83,6 @@ def test_a_run_that_ends_early_does_so_after_any_kill(tmp_path, monkeypatch, who
         else:
             break
     assert at > 30, "the run was hardly ever interrupted"
-
-
-def spoil(path, damage="flipped"):
-    content = path.read_bytes()
-    middle = len(content) // 2
-    flipped = content[:middle] + bytes(255 - byte for byte in content[middle : middle + 64]) + content[middle + 64 :]
-    path.write_bytes({"flipped": flipped, "cut": content[:middle], "rubbish": b"damaged"}[damage])
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "rubbish"])

@@ -4,13 +4,13 @@ import json
 
 import pytest
 import torch
-from small_federation import ROUNDS, Death, Killed, Run
 
 from fedmed.durable_files import load_tensors
 from fedmed.errors import UpdateRefused
 from fedmed.recovery.checkpoint import Checkpoints
 from fedmed.recovery.model_store import BEST, LAST
 from tests.federation.run_folder import same
+from tests.recovery.small_federation import ROUNDS, Death, Killed, Run
 
 pytestmark = pytest.mark.usefixtures("quick")
 MEAN = {"select": "mean", "mean_rounds": 3, "warm_start": {"rounds": 1}}

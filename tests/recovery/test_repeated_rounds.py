@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from small_federation import PARTIAL, STATEFUL, Killed, Run, end_at
 
 from fedmed.errors import FedMedError, UpdateRefused
 from fedmed.recovery.checkpoint import Checkpoints
 from tests.federation.run_folder import same
+from tests.recovery.small_federation import PARTIAL, STATEFUL, Killed, Run, end_at
 
 pytestmark = pytest.mark.usefixtures("quick")
 

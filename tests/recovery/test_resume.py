@@ -21,10 +21,9 @@ from fedmed.recovery.resumed_job import Interrupted, write_resumed
 from fedmed.recovery.site_state import SiteState
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
-from tests.federation.run_folder import result_of, rounds_of, same
+from tests.federation.run_folder import result_of, rounds_of, same, spoil, timeless
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
-TIMES = {"seconds", "seconds_total", "started"}
 
 
 class Killed(BaseException):
@@ -103,13 +102,7 @@ def outcome(workspace):
         last = max(state.glob("round_*.pt"), key=lambda path: int(path.stem.removeprefix("round_")))
         models |= {f"{site} {path.name}": load_tensors(path) for path in (last, *state.glob("own_best.pt"))}
     assert any(name.endswith(" own_best.pt") for name in models)
-    return models, without_times(result_of(workspace)), without_times(rounds_of(workspace))
-
-
-def without_times(value):
-    if isinstance(value, dict):
-        return {key: without_times(each) for key, each in value.items() if key not in TIMES}
-    return [without_times(each) for each in value] if isinstance(value, list) else value
+    return models, timeless(result_of(workspace)), timeless(rounds_of(workspace))
 
 
 def assert_same_end(one, other):
@@ -178,14 +171,6 @@ def test_a_lost_private_state_is_an_error_that_says_what_to_do(job, interrupt, t
     assert "before-1/fedmed/state: put that folder back" in caplog.text and "--allow-fresh" in caplog.text
     caplog.clear()
     assert move_interrupted(workspace, TWO) == "before-2"
-
-
-def spoil(path):
-    """Flip 64 bytes in the middle of a file, which PyTorch would read without a word."""
-    content = bytearray(path.read_bytes())
-    middle = len(content) // 2
-    content[middle : middle + 64] = bytes(255 - byte for byte in content[middle : middle + 64])
-    path.write_bytes(content)
 
 
 @pytest.mark.parametrize("where", ["ct_*", "server"])

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from small_federation import PARTIAL, ROUNDS
 
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import JobError, StateError
 from fedmed.recovery.checkpoint import Checkpoints
 from tests.federation.run_folder import same
+from tests.recovery.small_federation import PARTIAL, ROUNDS
 
 pytestmark = pytest.mark.usefixtures("quick")
 STEPS = [{"by": "sgd", "rate": 0.5, "momentum": 0.9}, "adam", "adamw", "yogi"]

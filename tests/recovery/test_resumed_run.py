@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from small_federation import ROUNDS, Run, Site
 
 from fedmed.errors import StateError
 from fedmed.recovery.checkpoint import CARRIED, CHECKPOINTS, MODELS, Checkpoints
 from tests.federation.run_folder import same
+from tests.recovery.small_federation import ROUNDS, Run, Site
 
 pytestmark = pytest.mark.usefixtures("quick")
 

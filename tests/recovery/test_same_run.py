@@ -1,11 +1,11 @@
 """A job that would make another run of the one that it continues is refused."""
 
 import pytest
-from small_federation import SITES, STATEFUL, Run, Store
 
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import FedMedError, JobError, StateError
 from fedmed.recovery.checkpoint import Checkpoints
+from tests.recovery.small_federation import SITES, STATEFUL, Run, Store
 
 pytestmark = pytest.mark.usefixtures("quick")
 
