@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What does learning where two models agree cost, against learning from one model's confident pseudo-labels?
+"""Cost of learning where two models agree, against learning from one model's confident pseudo-labels.
 
 Trains a site without masks on synthetic CT files with both engines in turn, in one process, several times over, so that
 a busy machine slows both alike. Loading is included. The target is a ratio of at most 1.5 seconds a step.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What do an algorithm's changes of gradients and images cost a step of training?
+"""Cost of an algorithm's changes of gradients and images in a step of training.
 
 AlexNet of the bundle for tools on made-up frames of 240 x 135 pixels, and gradient descent without momentum, as Markert
 (2022) trained. The calls of a correction are timed inside the steps that they belong to, on a CPU in CPU time, so that

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How much memory does the bundle's inference need for a full scan?
+"""Memory that the bundle's inference needs for a full scan.
 
 Makes a chest scan of the given size and runs `python -m monai.bundle run` on it, with random weights, in a separate
 process, whose largest resident set Linux reports. A second process that only loads libraries, network and weights gives

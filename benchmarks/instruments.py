@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What does time cost the network for instruments: attention, frames a second, memory? And what do engine and store?
+"""Cost of time in the network for instruments: attention, frames a second, memory; and of engine and store.
 
 Measures, in turns, so that a busy machine slows both alike; on a CPU by processor time:
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How the test scores of a job's model rise with its rounds, at every site, as a CSV.
+"""Test scores of a job's model by round, at every site, as a CSV.
 
     python benchmarks/learning_curve.py curve.csv studies/phases_fullsup.yaml --every 5 --seeds 0 1
     python benchmarks/learning_curve.py curve.csv jobs/phases_fedcy --set rounds=100 --workspace runs/curve
@@ -55,7 +55,7 @@ class Curve:
         self.first = min(job.study.of_role("supervised"))
 
     def answer(self, client: Client, task: Task) -> Answer:
-        """What the site answers; a score of what it received is taken first."""
+        """Answer of the site; a score of what it received is taken first."""
         if task.name != "train":
             if task.name == "evaluate" and task.model == SELECTED:
                 self.keep("selected", client, task)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How much of the training speed does the real loader cost?
+"""Share of the training speed that the real loader costs.
 
 Trains on synthetic CT files twice: with the bundle's loader (cached cases, crops, flips, rotation, intensity shift)
 and with the same number of ready-made tensors. Both are timed in turns, step by step, in one process, so that a busy

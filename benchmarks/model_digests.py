@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether a change leaves every job's models as they were, bit for bit.
+"""Digests of every job's models, to see that a change leaves them as they were, bit for bit.
 
     python benchmarks/model_digests.py before.json      # on the old commit
     python benchmarks/model_digests.py after.json       # on the new one
@@ -129,7 +129,7 @@ def digest(path: Path) -> str:
 
 
 def run(job: Job, folder: Path) -> dict[str, Any]:
-    """What is left of a run."""
+    """Digests of all that a run leaves."""
     kind = SIZES[job.study.bundle][0]
     sites = {name: site(name, kind, job, folder) for name in job.study.sites}
     run_job(write_job(job, folder / "jobs" / job.name), folder / job.name, sites)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What does FedMoCo's engine cost compared with plain momentum contrast, and what do its sites send?
+"""Cost of FedMoCo's engine compared with plain momentum contrast, and bytes that its sites send.
 
 Trains ResNet-18 on synthetic PNGs in two ways, in turns in one process, so that a busy machine slows both alike: the
 bundle's engine, with loading from the cache, CLAHE, augmentation and negatives drawn from the statistics of two other
@@ -170,7 +170,7 @@ def measure(size: int, args: argparse.Namespace) -> tuple[float, float, dict[str
 
 
 def round_bytes(network: nn.Module, other: dict[str, Tensor], extras: dict[str, float]) -> dict[str, int]:
-    """What one site sends and gets in a round, without framing."""
+    """Bytes that one site sends and gets in a round, without framing."""
     model, statistics_ = tensor_bytes(network.state_dict()), tensor_bytes(other)
     return {
         "model, each way": model,

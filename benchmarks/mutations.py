@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How many of 40 small faults, put into the code one at a time, the tests find.
+"""Count of 40 small faults, put into the code one at a time, that the tests find.
 
     python benchmarks/mutations.py                 # all rooms, some 40 minutes on two cores
     python benchmarks/mutations.py losses jobs     # 8 faults each
@@ -75,7 +75,7 @@ def faults(room: str) -> list[tuple[Path, ast.expr, str]]:
 
 
 def killed(room: str, path: Path, node: ast.expr, text: str) -> bool:
-    """Whether a test fails in a copy of the checkout with the fault."""
+    """True where a test fails in a copy of the checkout with the fault."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "checkout"
         ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "scores", "node_modules")

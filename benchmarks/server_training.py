@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What does the server's training cost beside a plain loop over the same steps?
+"""Cost of the server's training beside a plain loop over the same steps.
 
 Runs both phases of fedmed.systems.fedst.server and, written out, the forward passes, losses and Adam steps
 that they consist of, in turns, on a small encoder and decoder:

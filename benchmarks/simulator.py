@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What NVFlare's simulator adds to training: wall time of a round minus what its sites spent working.
+"""Time that NVFlare's simulator adds to training: wall time of a round minus what its sites spent working.
 
 With a thread a site the round lasts as long as its slowest site, and the rest is overhead. With one thread every task
 is a new process, sites work one after the other, and the overhead is counted for each site. The first round, in which

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which of FedMed's files a task of training enters, at a site and at the server: how far a reader has to follow it.
+"""Files of FedMed that a task of training enters, at a site and at the server: how far a reader has to follow it.
 
     python benchmarks/task_trace.py                       # a site without labels of jobs/covid_fssl
     python benchmarks/task_trace.py phases_fedcy --role supervised

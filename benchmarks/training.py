@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast does one site train, how much memory does it take, and how much of the time goes into loading?
+"""Speed, memory and share of loading of a site's training.
 
 Runs the bundle's own trainer, supervised or on scans without labels, on synthetic CT files from the disk cache. Without
 options it has the paper's sizes (AHNet, patches of 160 x 160 x 32, batch 4), which need a GPU:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What does video cost: taking frames out, memory, training from the store, and a restart?
+"""Cost of video: taking frames out, memory, training from the store, and a restart?
 
 Makes small films, then measures seven things, each against a plain counterpart in the same run and in turns, so that a
 busy machine slows both alike:

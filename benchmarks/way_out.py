@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an update costs on its way out of a site: seconds, and copies of it in memory.
+"""Cost of an update on its way out of a site: seconds, and copies of it in memory.
 
     python benchmarks/way_out.py [--millions 27] [--repeats 5]
 

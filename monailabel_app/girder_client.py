@@ -10,7 +10,7 @@ from fedmed.errors import FedMedError
 
 
 class HttpError(Exception):
-    """What the package raises."""
+    """Error that the package raises."""
 
 
 class GirderClient:

@@ -94,7 +94,7 @@ def check_stock(bundles: list[ServedBundle]) -> None:
 
 
 def instructions(options: argparse.Namespace, bundles: list[ServedBundle], about_studies: list[str]) -> list[str]:
-    """What a user needs to know once the server runs."""
+    """Lines that a user needs once the server runs."""
     url = local_url(options.host, options.port)
     models = ", ".join(f"{bundle.name} ({bundle.dimension}D {bundle.task})" for bundle in bundles)
     ohif = f"{url}/ohif/" if is_url(options.studies) else "needs a DICOMweb server: give its URL as STUDIES"
@@ -110,7 +110,7 @@ def instructions(options: argparse.Namespace, bundles: list[ServedBundle], about
 
 
 def warnings(options: argparse.Namespace) -> list[str]:
-    """What a user needs to know before others than programs of this machine can reach the server."""
+    """Warnings that a user needs before others than programs of this machine can reach the server."""
     if is_loopback(options.host):
         return []
     where = f"{options.host}:{options.port}"
@@ -123,7 +123,7 @@ def warnings(options: argparse.Namespace) -> list[str]:
 
 
 def rules_of(options: argparse.Namespace) -> Rules:
-    """What clients of the server may do.
+    """Rules of what clients of the server may do.
 
     Raises:
         FedMedError: a limit that is no size.

@@ -1,4 +1,4 @@
-"""A class name occurs once in the package, so that a name in a message, a YAML or a search means one thing."""
+"""Names and docstrings: a class name occurs once, and a docstring begins with a noun or a verb."""
 
 import ast
 from collections import defaultdict
@@ -6,9 +6,13 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PACKAGES = [CHECKOUT / "custom" / "fedmed", CHECKOUT / "custom" / "fedmed_demo", CHECKOUT / "research"]
+OTHERS = [CHECKOUT / "benchmarks", CHECKOUT / "bundles", CHECKOUT / "monailabel_app", CHECKOUT / "scripts"]
+QUESTIONS = ("What ", "How ", "Which ", "Whether ", "Where ", "When ", "Who ", "Whose ", "Why ", "That ", "If ")
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def test_no_two_classes_have_the_same_name():
+    """A name in a message, a YAML or a search then means one thing."""
     found = defaultdict(list)
     for path in sorted(path for package in PACKAGES for path in package.rglob("*.py")):
         for node in ast.parse(path.read_text("utf-8")).body:
@@ -16,3 +20,14 @@ def test_no_two_classes_have_the_same_name():
                 found[node.name].append(str(path.relative_to(CHECKOUT)))
     assert len(found) > 500
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def test_a_docstring_begins_with_a_noun_or_a_verb():
+    texts = [
+        (path, ast.get_docstring(node) or "")
+        for path in sorted(path for folder in (*PACKAGES, *OTHERS) for path in folder.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, DOCUMENTED)
+    ]
+    assert len(texts) > 4000
+    assert [f"{path.relative_to(CHECKOUT)}: {text[:60]}" for path, text in texts if text.startswith(QUESTIONS)] == []

@@ -167,7 +167,7 @@ def _proposal(root: Path) -> Proposal:
 
 
 def _declared(root: Path) -> Proposal | None:
-    """What the bundle's kind of task is answered with; None for bundles that name no kind, as those of others.
+    """Kind of answer to the bundle's kind of task; None for bundles that name no kind, as those of others.
 
     An overlay that made another task of it has left that kind in the inference configuration.
     """

@@ -46,7 +46,7 @@ def _bind_error(host: str, port: int, error: OSError) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """True where only this machine reaches the address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -77,7 +77,7 @@ def local_url(host: str, port: int) -> str:
 
 
 def check_device(device: str | None) -> str | None:
-    """What ``CUDA_VISIBLE_DEVICES`` should be for ``cpu``, ``cuda`` or ``cuda:N``; None = leave it.
+    """Value of ``CUDA_VISIBLE_DEVICES`` for ``cpu``, ``cuda`` or ``cuda:N``; None = leave it.
 
     Raises:
         FedMedError: another text.

@@ -32,7 +32,7 @@ SPARE = 1 << 28  # bytes of the disk that stay free
 
 @dataclass(frozen=True)
 class Rules:
-    """How a server was started.
+    """Options with which a server was started.
 
     Attributes:
         hosts: names by which it may be called.
@@ -108,7 +108,7 @@ class Door:
         return await self.app(scope, receive, send)
 
     def caller_fault(self, raw: list[tuple[bytes, bytes]], headers: Mapping[bytes, str]) -> str:
-        """Why a request is refused by where it comes from; "" if it is not."""
+        """Reason to refuse a request by where it comes from; "" for none."""
         names = [name.lower() for name, _ in raw]
         if names.count(b"host") != 1 or names.count(b"origin") > 1:
             return "a request names one host, and at most one origin"

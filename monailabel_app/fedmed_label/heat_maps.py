@@ -1,4 +1,4 @@
-"""Where a classifier saw the class that it predicts: a picture for a reader, not a label."""
+"""Map of where a classifier saw the class that it predicts: a picture for a reader, not a label."""
 
 import os
 import tempfile
@@ -15,7 +15,7 @@ OPACITY = 0.5
 
 
 def heat_map(network: nn.Module, image: Any, channel: int, layer: str) -> np.ndarray:
-    """How much each place of an image supports a class (Grad-CAM, Selvaraju et al. 2017).
+    """Map of how much each place of an image supports a class (Grad-CAM, Selvaraju et al. 2017).
 
     Args:
         network: a classifier, with its weights.

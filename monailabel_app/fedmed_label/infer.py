@@ -196,7 +196,7 @@ class BundleTask(BundleInferTask):
 
 
 def wants(value: Any) -> bool:
-    """Whether a request's value means yes; clients send texts."""
+    """True where a request's value means yes; clients send texts."""
     return str(value).lower() in ("true", "1", "yes")
 
 

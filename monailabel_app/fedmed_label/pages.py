@@ -1,4 +1,4 @@
-"""What a browser gets: no script, style or font of another host, and headers that keep it so."""
+"""Answers to a browser: no script, style or font of another host, and headers that keep it so."""
 
 import html
 import re

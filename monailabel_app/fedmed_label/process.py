@@ -79,7 +79,7 @@ class Server:
         raise FedMedError(f"MONAI Label did not start within {START_SECONDS:.0f} seconds{self._shown_log()}")
 
     def _answers(self) -> bool:
-        """Whether this server answers, and not another one that took the port meanwhile."""
+        """True where this server answers, and not another one that took the port meanwhile."""
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with direct.open(f"{local_url(*self.address)}/fedmed-server", timeout=5) as answer:
@@ -88,7 +88,7 @@ class Server:
             return False
 
     def reason(self) -> str:
-        """Why it ended by itself: its error message, or the end of its log."""
+        """Reason why it ended by itself: its error message, or the end of its log."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log else []
         if lines and lines[-1].startswith("error: "):
             return lines[-1].removeprefix("error: ")

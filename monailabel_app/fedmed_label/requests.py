@@ -1,4 +1,4 @@
-"""What a client asks a model to look at: an image of the studies, or one that it sent; no other file."""
+"""Images that a client asks a model to look at: one of the studies, or one that it sent; no other file."""
 
 import os
 import re
@@ -66,5 +66,5 @@ def check_request(request: dict[str, Any], folder: Path, datastore: Any) -> None
 
 
 def _inside(path: str, folder: Path) -> bool:
-    """Whether a file lies in a folder; MONAI Label names by absolute paths what clients sent."""
+    """True where a file lies in a folder; MONAI Label names by absolute paths what clients sent."""
     return os.path.isabs(path) and os.path.isfile(path) and Path(path).resolve().is_relative_to(folder.resolve())

@@ -1,4 +1,4 @@
-"""What a client may ask of the label server: one list. Everything else that MONAI Label offers is off.
+"""Requests that a client may send to the label server: one list. Everything else that MONAI Label offers is off.
 
 The list holds what 3D Slicer's and OHIF's modules for MONAI Label, its Python client and the commands of docs/label.md
 ask. So off are training, scoring and batches, the model's file, archives of the whole study, pathology, changes of what
@@ -34,7 +34,7 @@ class Route:
     needs: str = ""
 
     def matches(self, path: str) -> bool:
-        """Whether a decoded path is this one."""
+        """True where a decoded path is this one."""
         return _pattern(self.path).fullmatch(path) is not None
 
 
@@ -103,7 +103,7 @@ def find_route(method: str, path: str, started: frozenset[str]) -> tuple[Route |
 
 
 def query_fault(route: Route, query: str) -> str:
-    """Why what stands behind the path is refused; "" if it is not."""
+    """Reason to refuse what stands behind the path; "" for none."""
     if route.query is None:
         return ""
     for name, value in parse_qsl(query, keep_blank_values=True):
@@ -119,7 +119,7 @@ def _is_flag(route: Route, name: str) -> bool:
 
 
 def is_plain(name: str, blank: bool = False) -> bool:
-    """Whether a name cannot lead out of a folder when it becomes a part of a path."""
+    """True where a name cannot lead out of a folder when it becomes a part of a path."""
     if not name:
         return blank
     return not name.startswith(".") and not any(c in "/\\" or not c.isprintable() for c in name)

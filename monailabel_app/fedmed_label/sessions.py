@@ -35,7 +35,7 @@ class CheckedSessions(Sessions):
         return super().add_session(data_file, expiry, False, session_id)
 
     def get_session(self, session_id: str, update_ts: bool = True, fetch_cache: bool = True) -> Any:
-        """What is known of a session; None of one that is not there."""
+        """Facts of a session; None of one that is not there."""
         if not SESSION.fullmatch(session_id):
             return None
         return super().get_session(session_id, update_ts, fetch_cache)

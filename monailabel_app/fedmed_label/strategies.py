@@ -1,4 +1,4 @@
-"""Which image to label next, for a site without labels, as scored by the federated model that is being served.
+"""Choice of the image to label next, for a site without labels, as scored by the federated model that is being served.
 
 ``uncertainty``: the image whose prediction has the highest entropy. ``disagreement``: the one whose prediction changes
 most under the augmentation that the model was trained with. Both look only at images without a final label. A request
@@ -54,7 +54,7 @@ class ModelStrategy(Strategy):
         self._scorers: dict[tuple[str, str, str], Scorer] = {}
 
     def score(self, task: Any, request: Mapping[str, Any]) -> tuple[str, Callable[[Path], float]]:
-        """What the score depends on besides model and image, and the function that scores an image file."""
+        """Facts on which the score depends besides model and image, and the function that scores an image file."""
         raise NotImplementedError
 
     def __call__(self, request: Mapping[str, Any], datastore: Datastore) -> dict[str, Any] | None:

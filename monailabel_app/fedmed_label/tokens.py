@@ -51,7 +51,7 @@ def read_token(path: Path) -> str:
 
 
 def knows(token: str, authorization: str) -> bool:
-    """Whether an ``Authorization`` header holds the token: as bearer, or as the password of a browser's login."""
+    """True where an ``Authorization`` header holds the token: as bearer, or as the password of a browser's login."""
     kind, _, given = authorization.partition(" ")
     if kind.lower() == "basic":
         try:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedmed.errors import BundleError
 from fedmed_label.bundles import ServedBundle
 
-SHOWN = 3  # misfits that a message names
+SHOWN = 3  # validation_errors that a message names
 
 
 def open_network(bundle: ServedBundle) -> nn.Module:
@@ -54,12 +54,12 @@ def load_weights(network: nn.Module | None, path: Path, device: str) -> nn.Modul
         content = content["model"]
     if not isinstance(content, Mapping):
         raise BundleError(f"{path} holds {type(content).__name__}, not named tensors; export the bundle again")
-    misfits = _misfits(content, network.state_dict())
-    if misfits:
-        more = f" and {len(misfits) - SHOWN} more" if len(misfits) > SHOWN else ""
+    validation_errors = _validation_errors(content, network.state_dict())
+    if validation_errors:
+        more = f" and {len(validation_errors) - SHOWN} more" if len(validation_errors) > SHOWN else ""
         raise BundleError(
-            f"{path} does not fit the network of this bundle: {'; '.join(misfits[:SHOWN])}{more}. Weights and "
-            "configs/inference.* must come from the same export"
+            f"{path} does not fit the network of this bundle: {'; '.join(validation_errors[:SHOWN])}{more}. Weights "
+            "and configs/inference.* must come from the same export"
         )
     network.load_state_dict(content, strict=True)
     return network.to(torch.device(device)).eval()
@@ -82,8 +82,8 @@ def _torchscript(path: Path, device: str) -> nn.Module:
         raise BundleError(f"{path} is not TorchScript ({_short(error)}); export the bundle again") from error
 
 
-def _misfits(given: Mapping[str, object], needed: Mapping[str, Tensor]) -> list[str]:
-    """Why a state dict cannot be loaded, in words."""
+def _validation_errors(given: Mapping[str, object], needed: Mapping[str, Tensor]) -> list[str]:
+    """Reasons why a state dict cannot be loaded."""
     found = [f"tensor '{name}' is missing" for name in needed if name not in given]
     found += [f"tensor '{name}' is unknown" for name in given if name not in needed]
     for name, tensor in needed.items():

@@ -111,7 +111,7 @@ def keep_second_affine(image: Path, mask: Path) -> None:
 
 
 def read_width_first(transforms: Sequence[Any], path: str | None) -> bool:
-    """Whether the bundle reads a picture as (W, H), as MONAI does unless a bundle says otherwise, or as (H, W).
+    """True where the bundle reads a picture as (W, H), as MONAI does unless a bundle says otherwise, or as (H, W).
 
     A transform of the bundle's own that reads pictures says it by its attribute ``width_first``.
     """

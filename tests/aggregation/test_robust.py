@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import trim_mean
 from torch import tensor
 
-from fedmed.aggregation.robust import BLOCK, MiddleMean
+from fedmed.aggregation.robust import BLOCK, RobustAggregator
 from fedmed.errors import JobError
 from fedmed.messages.answers import Update
 from fedmed.seeds import derive_seed
@@ -36,7 +36,7 @@ def moved(rule, *values, base=0.0):
 @pytest.mark.parametrize("count", [3, 4, 5, 8])
 def test_median_is_numpys(count, shape, dtype):
     base, *differences = random_tensors(count + 1, shape, dtype)
-    result = MiddleMean("median")("w", base, differences, [1.0] * count)
+    result = RobustAggregator("median")("w", base, differences, [1.0] * count)
     stacked = np.stack([difference.double().numpy() for difference in differences])
     expected = (torch.from_numpy(np.asarray(np.median(stacked, axis=0))) + base.double()).to(dtype)
     assert result.dtype == dtype and result.shape == base.shape
@@ -49,7 +49,7 @@ def test_median_is_numpys(count, shape, dtype):
 def test_trimmed_mean_is_scipys_with_the_number_rounded_up(count, trim, cut):
     """0.28 * 25 is 7.000000000000001."""
     base, *differences = random_tensors(count + 1, (6, 7), torch.float64)
-    rule = MiddleMean("trimmed_mean", trim)
+    rule = RobustAggregator("trimmed_mean", trim)
     assert rule.dropped(count) == cut
     expected = base + torch.from_numpy(trim_mean(torch.stack(differences).numpy(), cut / count + 1e-9, axis=0))
     torch.testing.assert_close(rule("w", base, differences, [1.0] * count), expected)
@@ -59,7 +59,7 @@ def test_reads_tensors_of_any_memory_layout():
     base, *differences = (each.permute(2, 0, 1) for each in random_tensors(4, (4, 6, 5)))
     differences[1] = differences[1].contiguous()
     expected = base + torch.stack(differences).median(dim=0).values
-    torch.testing.assert_close(MiddleMean("median")("w", base, differences, [1.0] * 3), expected)
+    torch.testing.assert_close(RobustAggregator("median")("w", base, differences, [1.0] * 3), expected)
 
 
 @settings(max_examples=20, deadline=None)

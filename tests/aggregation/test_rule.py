@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedmed.aggregation.robust import MiddleMean
+from fedmed.aggregation.robust import RobustAggregator
 from fedmed.aggregation.rule import ExpectedSenders, RoundFacts, ServerRule
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.errors import JobError, RoundFailed, SharingError, StateError
@@ -84,7 +84,7 @@ def test_the_state_is_the_steps():
     [
         (WeightedMean(user_weights={"c": 1.0}), "unknown site 'c'; the sites are a, b"),
         (WeightedMean(clip_norm=3.0), "'clip_norm' 3 never acts: 'max_norm' refuses from 2 on"),
-        (WeightedMean(middle=MiddleMean("median")), "tensor 'w' is sent by 2 sites"),
+        (WeightedMean(middle=RobustAggregator("median")), "tensor 'w' is sent by 2 sites"),
     ],
 )
 def test_a_federation_that_the_mean_cannot_serve(rule, message):

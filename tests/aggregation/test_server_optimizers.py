@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import tensor
 
-from fedmed.aggregation.robust import MiddleMean
+from fedmed.aggregation.robust import RobustAggregator
 from fedmed.aggregation.server_optimizers import ServerAdam, ServerAdamW, ServerSGD, ServerYogi
 from fedmed.aggregation.tensor_means import BLOCK
 from fedmed.aggregation.weighted_mean import SampleWeighting, UniformWeighting, WeightedMean
@@ -211,7 +211,7 @@ def test_no_argument_changes_and_identical_sites_are_as_one():
 
 def test_it_acts_on_a_robust_middle_and_on_scalars_too():
     updates = [update(site, w=tensor(value)) for site, value in zip("abc", (1.0, 2.0, 900.0), strict=True)]
-    rule = WeightedMean(middle=MiddleMean("median"), step=ServerSGD(0.5))
+    rule = WeightedMean(middle=RobustAggregator("median"), step=ServerSGD(0.5))
     assert rule.aggregate({"w": tensor(1.0)}, updates).tensors["w"].item() == 2.0
 
 
@@ -245,5 +245,5 @@ def test_a_state_that_does_not_fit():
 
 
 def test_what_is_not_a_step():
-    with pytest.raises(JobError, match="UniformWeighting is not a step after the mean"):
+    with pytest.raises(JobError, match="UniformWeighting is no ServerOptimizer"):
         WeightedMean(step=UniformWeighting())

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import parsed
-from fedmed.bundles.site_facts import words_fault, words_needed
+from fedmed.bundles.site_facts import attributes_fault, attributes_needed
 
 MAPS = torch.tensor([[[[1.0, 3], [2, 0]], [[4, 4], [0, 0]]]])
 WORDS = {"procedure": "nephrectomy"}
@@ -143,8 +143,8 @@ def test_a_hospital_names_its_encoder_by_a_word(clip):
     facts = {"device": "cpu", "dataset_dir": str(clip.parent), "site_name": "A"}
     made = parsed(bundle.parser(**facts, site_words=words), "network_def::indicator")
     assert torch.equal(made, make_indicator("text", "A", WORDS, path=clip, width=12))
-    needed = words_needed(bundle.parser(**facts, site_words=WORDS))
-    assert "no 'indicator_path' (the text encoder's folder, below the data folder)" in words_fault(needed, WORDS)
+    needed = attributes_needed(bundle.parser(**facts, site_words=WORDS))
+    assert "no 'indicator_path' (the text encoder's folder, below the data folder)" in attributes_fault(needed, WORDS)
     with pytest.raises(BundleInputError, match="config.json of the text encoder is a file and no folder"):
         make_indicator("text", "A", WORDS, path=clip / "config.json")
 

@@ -34,7 +34,7 @@ def test_names_of_metrics_and_plain_facts():
     ],
 )
 def test_scores_in_words(score, metrics, words):
-    assert score.in_words(metrics) == words
+    assert score.text(metrics) == words
 
 
 @pytest.mark.parametrize(

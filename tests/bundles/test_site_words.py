@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from monai.bundle import ConfigParser
 
-from fedmed.bundles.site_facts import check_words, words_fault, words_needed
+from fedmed.bundles.site_facts import attributes_fault, attributes_needed, check_attributes
 from fedmed.errors import BundleError, SiteConfigError
 
 MEANING = "operation of the videos"
@@ -24,7 +24,7 @@ def parser(**values):
     ],
 )
 def test_a_word_that_is_needed_must_be_there(words, fault):
-    found = words_fault({"procedure": MEANING}, words)
+    found = attributes_fault({"procedure": MEANING}, words)
     assert found.endswith(fault) and bool(found) == bool(fault)
 
 
@@ -40,20 +40,20 @@ def test_a_word_that_is_needed_must_be_there(words, fault):
     ],
 )
 def test_a_text_may_have_to_be_one_that_is_known(text, fault):
-    found = words_fault({"procedure": ["nephrectomy", "prostatectomy"]}, {"procedure": text})
+    found = attributes_fault({"procedure": ["nephrectomy", "prostatectomy"]}, {"procedure": text})
     assert found.endswith(fault) and bool(found) == bool(fault)
 
 
 def test_what_is_needed_may_depend_on_other_settings():
     asked = f"$dict(procedure='{MEANING}') if @indicator == 'text' else dict()"
-    assert words_needed(parser(indicator="text", words_needed=asked)) == {"procedure": MEANING}
-    assert words_needed(parser(indicator="file", words_needed=asked)) == {} == words_needed(parser())
+    assert attributes_needed(parser(indicator="text", words_needed=asked)) == {"procedure": MEANING}
+    assert attributes_needed(parser(indicator="file", words_needed=asked)) == {} == attributes_needed(parser())
     with pytest.raises(BundleError, match="'words_needed' is .*; it must be a mapping"):
-        words_needed(parser(words_needed=["procedure"]))
+        attributes_needed(parser(words_needed=["procedure"]))
 
 
 def test_the_error_names_the_file_and_the_bundle():
     asked = parser(words_needed={"procedure": MEANING})
     with pytest.raises(SiteConfigError, match=r"a\.yaml: bundle 'b' needs a word of this site: 'words' has no 'proced"):
-        check_words(asked, {}, Path("a.yaml"), "b")
-    check_words(asked, {"procedure": "lobectomy"}, Path("a.yaml"), "b")
+        check_attributes(asked, {}, Path("a.yaml"), "b")
+    check_attributes(asked, {"procedure": "lobectomy"}, Path("a.yaml"), "b")

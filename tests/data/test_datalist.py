@@ -4,7 +4,15 @@ import logging
 import pytest
 
 from fedmed.data import datalist as module
-from fedmed.data.datalist import ClassEntry, MaskEntry, Video, case_names, check_words, list_entries, load_datalist
+from fedmed.data.datalist import (
+    ClassEntry,
+    MaskEntry,
+    Video,
+    case_names,
+    check_class_names,
+    list_entries,
+    load_datalist,
+)
 from fedmed.errors import DataError
 from fedmed.files import read_json
 
@@ -19,9 +27,9 @@ def test_a_label_that_is_no_class_is_found_in_whatever_list_it_stands(site):
     wrong = {"image": "b.png", "label": "viral"}
     rewrite(datalist, name="MSD", training=[{"image": "a.png", "label": "normal"}], testing=[wrong], unlabeled=[wrong])
     with pytest.raises(DataError, match="entry 0 of 'testing': the label is 'viral', which is not a class"):
-        check_words(datalist, ClassEntry(("normal",)), ["normal"])
-    check_words(datalist, ClassEntry(("normal", "viral")), ["normal", "viral"])
-    check_words(datalist, MaskEntry(), ["lung"])
+        check_class_names(datalist, ClassEntry(("normal",)), ["normal"])
+    check_class_names(datalist, ClassEntry(("normal", "viral")), ["normal", "viral"])
+    check_class_names(datalist, MaskEntry(), ["lung"])
 
 
 def test_paths_become_absolute_and_other_keys_stay(site):

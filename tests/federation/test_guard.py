@@ -12,7 +12,7 @@ from fedmed.messages.answers import Update
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.systems.covid_fssl.method import Consistency
-from fedmed.systems.fedmoco.loss import told_apart
+from fedmed.systems.fedmoco.loss import contrast_scalars
 from fedmed.systems.fedmoco.method import FedMoCo
 from fedmed.systems.fedmoco.server import ACCURACY, SIMILARITY, ZERO
 from tests.federation.run_folder import result_of, rounds_of
@@ -173,7 +173,7 @@ def test_a_site_that_does_not_say_how_alike_its_features_are_is_not_judged():
 
 
 def test_the_guard_reads_what_the_engine_reports():
-    scalars = told_apart(torch.eye(2), torch.ones(2), torch.zeros(2, 3))
+    scalars = contrast_scalars(torch.eye(2), torch.ones(2), torch.zeros(2, 3))
     assert {f"train_{name}" for name in scalars} == {SIMILARITY, ACCURACY, ZERO}
 
 

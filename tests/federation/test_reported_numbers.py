@@ -95,9 +95,9 @@ def test_counts_are_held_to_the_first_round_and_to_the_study():
             told.check(wrong)
     told.check(update(n_samples=100, n_steps=200))
     told.keep([update(), update("quiet", n_samples=0)])
-    held, wrong = told.held(update(n_samples=90, n_steps=3))
+    held, wrong = told.bounded(update(n_samples=90, n_steps=3))
     assert (held.n_samples, held.n_steps) == (10, 2) and "it was 10 at first" in wrong[0] and len(wrong) == 2
-    assert told.held(update(n_samples=4, n_steps=1))[0].n_samples == 4
+    assert told.bounded(update(n_samples=4, n_steps=1))[0].n_samples == 4
     told.keep([update(n_samples=4)])
     assert told.samples([update("new", n_samples=7), update(n_samples=90)]) == {"a": 10, "new": 7}
     other = reported_numbers(**said)

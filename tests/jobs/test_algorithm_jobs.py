@@ -18,7 +18,7 @@ from fedmed.methods.find_method import adaptations, algorithms, load_method
 from fedmed.privacy.disclosure_preview import disclosure_preview, forecast
 from fedmed.privacy.limits import read_ledger
 from fedmed.reports.ledger_page import ledger_sheet
-from fedmed.reports.notes import told_notes
+from fedmed.reports.notes import exchange_notes
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.sheet import html
@@ -124,7 +124,7 @@ def test_amplitudes_travel_once_and_stay(write_tiny_tools_job, allow_extras, tmp
         assert [(line["extras"], line["bytes"]) for line in told] == [({"amplitude": "float16 2×3×24×17"}, size)]
         page = html(ledger_sheet(read_ledger(tmp_path / "ws" / site)))
         assert "extras: amplitude, 4.9 kB" in page and "an image that somebody has can be recognised" in page
-    (note,) = told_notes(read_run(tmp_path / "ws"))
+    (note,) = exchange_notes(read_run(tmp_path / "ws"))
     assert note == (
         "Before round 1 sites told one another amplitude, once: lap_hei1 4.9 kB and lap_hei2 4.9 kB were sent."
     )

@@ -35,11 +35,11 @@ def test_statistics_stay_with_a_role_and_are_lent_to_who_has_none_yet(policies_o
     policies = policies_of(names, buffers={"unsupervised": "local"})
     for round in (0, 1):
         assert policies.of("unsupervised", round).private(names) == ["body.running_mean"]
-        assert policies.lent_statistics("unsupervised", round) == ["body.running_mean"]
+        assert policies.released_statistics("unsupervised", round) == ["body.running_mean"]
         assert policies.of("supervised", round).sent(names) == policies.of("evaluate", round).received(names) == names
-        assert policies.scorable("evaluate", round) and policies.lent_statistics("supervised", round) == []
+        assert policies.scorable("evaluate", round) and policies.released_statistics("supervised", round) == []
     kept = policies_of(names, buffers="local")
-    assert kept.lent_statistics("unsupervised", 1) == [] and not kept.scorable("evaluate", 1), "nobody shares any"
+    assert kept.released_statistics("unsupervised", 1) == [] and not kept.scorable("evaluate", 1), "nobody shares any"
 
 
 def test_what_is_not_received_is_not_sent(policies_of):

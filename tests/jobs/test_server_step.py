@@ -57,7 +57,7 @@ def test_every_method_takes_one(method, job_of):
         ({"server_step": {"by": "os.Path"}}, "a job may not name the class 'os.Path'"),
         (
             {"server_step": {"by": "fedmed.aggregation.tensor_means.BlockMean"}},
-            "BlockMean is not a step after the mean",
+            "BlockMean is no ServerOptimizer",
         ),
         ({"server_step": "sgd", "rule": {"args": {"step": "sgd"}}}, "'server_step' and 'rule.args.step' both name"),
         (

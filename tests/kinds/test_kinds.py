@@ -78,11 +78,13 @@ def test_forms_and_scores():
     assert Classification().form(["a", "b"]) == ClassEntry(("a", "b"))
     assert Presence().form(["grasper"]) == Phases().form(["cleaning"]) == Video()
     assert Segmentation2D().form(["shaft"]) == Video(labels=False, masks=True)
-    assert Segmentation2D().misfit(["shaft", "jaw"]) == Phases().misfit(["a", "b"]) == ""
-    assert "phases are two or more" in Phases().misfit(["a"]) and "names 'mean'" in Segmentation2D().misfit(["mean"])
+    assert Segmentation2D().validation_error(["shaft", "jaw"]) == Phases().validation_error(["a", "b"]) == ""
+    assert "phases are two or more" in Phases().validation_error(
+        ["a"]
+    ) and "names 'mean'" in Segmentation2D().validation_error(["mean"])
     auroc = Score("auroc", "AUROC", "auroc", low="auroc_low", high="auroc_high")
-    assert [score.name for score in Classification().beside(auroc)] == ["accuracy"]
-    assert Segmentation3D().beside(DICE) == (HD95,) and Encoder().beside(auroc) == ()
+    assert [score.name for score in Classification().further_scores(auroc)] == ["accuracy"]
+    assert Segmentation3D().further_scores(DICE) == (HD95,) and Encoder().further_scores(auroc) == ()
     assert all(score.label and score.test for kind in installed().values() for score in kind.scores)
 
 

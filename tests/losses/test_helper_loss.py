@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fedmed.systems.fixmatch.fedmatch import helped_loss, helper_divergence, vote
+from fedmed.systems.fixmatch.fedmatch import helper_divergence, helper_loss, vote
 
 EVEN, HELPER = torch.zeros(1, 2).double(), torch.tensor([[[0.6, 0.4]]]).double()
 
@@ -35,12 +35,12 @@ def test_the_loss_is_a_mean_over_what_counts():
     helpers, classes = torch.tensor([[[0.6, 0.4], [0.1, 0.9]]]), torch.tensor([1, 0])
     first = 0.5 * helper_divergence(weak, helpers)[0] + 2.0 * math.log(2)
     counts = torch.tensor([True, False])
-    loss = helped_loss(weak, strong, helpers, classes, counts, 0.5, 2.0)
+    loss = helper_loss(weak, strong, helpers, classes, counts, 0.5, 2.0)
     assert loss.item() == pytest.approx(first.item())
     loss.backward()
     assert weak.grad[0].abs().max() > 0 and strong.grad[0].abs().max() > 0, "both views are trained"
     assert not weak.grad[1].any() and not strong.grad[1].any()
-    both = helped_loss(weak, strong, helpers, classes, torch.tensor([True, True]), 0.5, 2.0)
+    both = helper_loss(weak, strong, helpers, classes, torch.tensor([True, True]), 0.5, 2.0)
     second = 0.5 * helper_divergence(weak, helpers)[1] + 2.0 * F.cross_entropy(strong[1:], classes[1:])
     assert both.item() == pytest.approx(((first + second) / 2).item())
-    assert helped_loss(weak, strong, helpers, classes, torch.tensor([False, False]), 0.5, 2.0).item() == 0
+    assert helper_loss(weak, strong, helpers, classes, torch.tensor([False, False]), 0.5, 2.0).item() == 0

@@ -14,8 +14,10 @@ def test_what_it_declares():
     method = Agreement()
     assert [value.name for value in method.values()] == ["agreed_share", "mean_scores"]
     assert method.roles()["supervised"].overlays == ("judged_means",)
-    assert method.misfits(SITES) == []
-    assert "needs at least 1 site with the role 'supervised'" in method.misfits({"ct_east": "unsupervised"})[0]
+    assert method.validation_errors(SITES) == []
+    assert (
+        "needs at least 1 site with the role 'supervised'" in method.validation_errors({"ct_east": "unsupervised"})[0]
+    )
 
 
 def test_what_is_not_asked_is_not_sent():

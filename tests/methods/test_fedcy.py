@@ -34,8 +34,8 @@ def test_roles_and_what_each_sends(job):
     assert [job.method.role(role).sends for role in roles] == [None, "head", None]
     assert job.all_shared and not job.keeps_private, "all receive both, and can be scored"
     assert job.short_rule["args"]["weighting"] == "samples"
-    assert "needs at least 1 site with the role 'supervised'" in FedCy().misfits({"b": "unsupervised"})[0]
-    assert FedCy().misfits({"a": "supervised"}) == [], "without others it is supervised training, Eq. 6"
+    assert "needs at least 1 site with the role 'supervised'" in FedCy().validation_errors({"b": "unsupervised"})[0]
+    assert FedCy().validation_errors({"a": "supervised"}) == [], "without others it is supervised training, Eq. 6"
 
 
 @pytest.mark.parametrize("name", ["fedcy", "fedfixmatch", "feduda", "fedmatch", "fedrgd"])

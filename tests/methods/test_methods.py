@@ -107,9 +107,9 @@ def test_an_exchange_after_the_last_round_is_refused():
 
 
 def test_roles_that_fit_and_roles_that_do_not():
-    assert Consistency().misfits({"a": "supervised", "b": "unsupervised", "c": "evaluate"}) == []
-    assert Linear().misfits({"a": "supervised"}) == []
-    role, number = SupervisedFedAvg().misfits({"b": "unsupervised"})
+    assert Consistency().validation_errors({"a": "supervised", "b": "unsupervised", "c": "evaluate"}) == []
+    assert Linear().validation_errors({"a": "supervised"}) == []
+    role, number = SupervisedFedAvg().validation_errors({"b": "unsupervised"})
     assert "site 'b' has the role 'unsupervised'" in role and "at least 1 site" in number
 
 

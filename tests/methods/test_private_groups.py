@@ -22,7 +22,9 @@ def test_what_stays_at_the_sites(kind, group):
     assert {role.receives for role in kind(group="full").roles().values()} == {None}
     assert f"sharing group '{group}' never leave the site" in kind().dry_run()[0]
     assert not any("never leave" in line for line in kind(group="full").dry_run())
-    assert kind().misfits({"a": "evaluate"}) and not kind().misfits({"a": "supervised", "b": "evaluate"})
+    assert kind().validation_errors({"a": "evaluate"}) and not kind().validation_errors(
+        {"a": "supervised", "b": "evaluate"}
+    )
     said = list(kind().contradictions({"sharing": "key", "warm_start": {"rounds": 1, "sharing": "full"}}))
     assert [key for key, _ in said] == ["sharing", "warm_start"] and "'warm_start.sharing'" in said[1][1]
     assert not list(kind().contradictions({"warm_start": {"rounds": 1}}))

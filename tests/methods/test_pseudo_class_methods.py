@@ -34,7 +34,7 @@ def test_roles_and_weights(study, kind, loss, weighting, norm):
     assert [job.overlays(role) for role in roles] == [all_have, [*all_have, "pseudo_labels", loss], all_have]
     assert all(job.method.role(role).sends is None for role in roles) and job.all_shared
     assert job.short_rule["args"]["weighting"] == weighting and not job.keeps_private
-    assert "needs at least 1 site with the role 'supervised'" in kind().misfits({"b": "unsupervised"})[0]
+    assert "needs at least 1 site with the role 'supervised'" in kind().validation_errors({"b": "unsupervised"})[0]
 
 
 def test_published_values_of_the_third_go_to_sites_without_labels_and_a_study_may_change_them(study):

@@ -160,7 +160,7 @@ def test_a_site_that_one_run_did_not_score(pair):
     west = gain(pair, "ct_west")
     assert headline(run) == (
         "What ct_east gained is not known: not scored in both runs. ct_west, which is only scored: Dice 0.592 with the "
-        f"scans of ct_east, 0.592 without them: {west.in_words}. No difference was detected."
+        f"scans of ct_east, 0.592 without them: {west.text}. No difference was detected."
     )
     assert gain_notes(run) == ["Not scored in both runs: ct_east."]
     assert "–" in page(run)

@@ -60,7 +60,7 @@ def _with_factors(images: Tensor, factors: Tensor) -> Tensor:
 
 
 def _radius(sides: Sequence[int]) -> Tensor:
-    """How far each frequency of ``rfftn`` lies from 0, where half a wave a voxel is 1."""
+    """Distance of each frequency of ``rfftn`` from 0, where half a wave a voxel is 1."""
     squares = torch.zeros(())
     for axis, side in enumerate(sides):
         frequencies = torch.fft.rfftfreq(side) if axis == len(sides) - 1 else torch.fft.fftfreq(side)

@@ -1,4 +1,4 @@
-"""What a NIfTI header may say beside what everybody reads: other units, and a second affine."""
+"""Facts that a NIfTI header may hold beside what everybody reads: other units, and a second affine."""
 
 import logging
 from collections.abc import Hashable, Mapping

@@ -19,7 +19,7 @@ def load_model(network: nn.Module, path: str | Path) -> nn.Module:
         BundleInputError: the file is missing, or a tensor is missing, unknown or of another shape.
     """
     content = _read(path, "train the bundle first, or put a trained model there")
-    problems = _misfits(content, network.state_dict())
+    problems = _validation_errors(content, network.state_dict())
     if problems:
         more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
         raise BundleInputError(
@@ -63,8 +63,8 @@ def load_encoder(network: nn.Module, checkpoint: str | Path) -> None:
     network.load_state_dict({**target, **filled}, strict=True)
 
 
-def _misfits(given: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> list[str]:
-    """Why a state dict cannot be loaded, in words."""
+def _validation_errors(given: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> list[str]:
+    """Reasons why a state dict cannot be loaded."""
     missing = [f"tensor '{name}' is missing" for name in needed if name not in given]
     unknown = [f"tensor '{name}' is unknown" for name in given if name not in needed]
     shapes = [

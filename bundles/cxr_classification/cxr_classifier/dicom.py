@@ -131,7 +131,7 @@ def _windowed(values: np.ndarray, header: Any, voi_lut: Any) -> tuple[np.ndarray
 
 
 def _counted(stored: np.ndarray, header: Any) -> np.ndarray | None:
-    """Which pixels are of the image: those outside the padding value, or the range of such values; None = all."""
+    """Pixels of the image: those outside the padding value, or the range of such values; None = all."""
     padding, limit = header.get("PixelPaddingValue"), header.get("PixelPaddingRangeLimit")
     if padding is None:
         return None

@@ -19,7 +19,7 @@ OPACITY = 0.5
 
 
 class HeatMaps:
-    """How much each place of an image supports a class.
+    """Map of how much each place of an image supports a class.
 
     Works on a copy of the network, because MONAI leaves hooks and gradients behind.
 

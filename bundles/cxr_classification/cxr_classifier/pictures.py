@@ -51,7 +51,7 @@ def read_picture(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _loses_depth(path: Path, image: Image.Image) -> bool:
-    """Whether Pillow, which reads the upper 8 bits of 16 bits a colour, loses values of 12 bits or less."""
+    """True where Pillow, which reads the upper 8 bits of 16 bits a colour, loses values of 12 bits or less."""
     with path.open("rb") as stream:
         head = stream.read(IHDR_END)
     deep_colour = head.startswith(b"\x89PNG") and head[24] == 16 and head[25] in COLOUR_TYPES

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from cxr_classifier.errors import BundleInputError
 
 ENCODER = "encoder."
-SHOWN = 3  # misfits that a message names
+SHOWN = 3  # validation_errors that a message names
 log = logging.getLogger("cxr_classifier")
 
 
@@ -50,7 +50,7 @@ def start_from(network: nn.Module, path: str | Path | None) -> nn.Module:
 
 
 def _check(given: Mapping[str, Tensor], needed: Mapping[str, Tensor], path: str | Path, target: str) -> None:
-    problems = _misfits(given, needed)
+    problems = _validation_errors(given, needed)
     if problems:
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise BundleInputError(
@@ -59,8 +59,8 @@ def _check(given: Mapping[str, Tensor], needed: Mapping[str, Tensor], path: str 
         )
 
 
-def _misfits(given: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> list[str]:
-    """Why tensors cannot be loaded, in words."""
+def _validation_errors(given: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> list[str]:
+    """Reasons why tensors cannot be loaded."""
     found = [f"tensor '{name}' is missing" for name in needed if name not in given]
     found += [f"tensor '{name}' is unknown" for name in given if name not in needed]
     for name, tensor in needed.items():

@@ -83,7 +83,7 @@ class ClipDataset(IterableDataset[dict[str, Any]]):
 
 
 def is_video(path: str) -> bool:
-    """Whether a file's name ends as a video's."""
+    """True where a file's name ends as a video's."""
     return Path(path).suffix.lower() in VIDEOS
 
 

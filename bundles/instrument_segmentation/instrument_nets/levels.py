@@ -1,4 +1,4 @@
-"""Which of the encoder's maps passes attention over time and the selection of channels."""
+"""Choice of the encoder's map that passes attention over time and the selection of channels."""
 
 from collections.abc import Sequence
 

@@ -134,7 +134,7 @@ class TemporalAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """What follows attention in the predecessor's block: projection, residual sum, LayerNorm, two linear layers."""
+    """Layers after attention in the predecessor's block: projection, residual sum, LayerNorm, two linear layers."""
 
     def __init__(self, width: int, expansion: int = 4) -> None:
         super().__init__()

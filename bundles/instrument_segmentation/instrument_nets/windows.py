@@ -1,4 +1,4 @@
-"""Where the windows of a map lie, and which tokens of a frame each of them sees, by arithmetic on positions alone."""
+"""Places of the windows of a map, and tokens of a frame that each of them sees, by arithmetic on positions alone."""
 
 import torch
 from torch import Tensor

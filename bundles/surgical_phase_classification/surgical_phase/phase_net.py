@@ -9,7 +9,7 @@ from surgical_phase.frame_net import FrameNet
 
 
 class PhaseNet(FrameNet):
-    """Which phase a frame is of (Kassem et al. 2023): ResNet-50 (He et al. 2016), no projection, and a classifier.
+    """Classifier of the phase of a frame (Kassem et al. 2023): ResNet-50 (He et al. 2016) and a linear layer.
 
     Args:
         phases: number of phases, one of which each frame is of.

@@ -1,4 +1,4 @@
-"""What networks for single frames have in common."""
+"""Base of networks for single frames."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""When the pictures of a folder were taken, if a table or their names tell it."""
+"""Times at which the pictures of a folder were taken, if a table or their names tell it."""
 
 import csv
 import math

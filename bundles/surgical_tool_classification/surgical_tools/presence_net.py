@@ -1,4 +1,4 @@
-"""What networks of this bundle have in common: each tool may be there or not, whatever the others are."""
+"""Base of the networks of this bundle: each tool may be there or not, whatever the others are."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Where frames lie along the time of a picture, drawn with Pillow alone."""
+"""Places of frames along the time of a picture, drawn with Pillow alone."""
 
 import math
 from collections.abc import Sequence

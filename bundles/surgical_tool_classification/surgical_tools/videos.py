@@ -164,7 +164,7 @@ def _packets(container: Any, stream: Any, failure: type[Exception], damage: list
 
 
 def _stated_end(container: Any, stream: Any) -> float | None:
-    """Where the file says that its video ends, in its own time; None where it says nothing about the video."""
+    """End of the video as the file says it, in its own time; None where it says nothing about the video."""
     if "mpegts" in container.format.name:
         return None  # what FFmpeg gives is the time of the last packet
     if stream.duration:

@@ -12,7 +12,7 @@ from .frame_net import FrameNet
 
 LAST_OF_IMAGENET = ("classifier.6.", "fc.")  # its layer of 1000 classes, in AlexNet and VGG-13, and in ResNets
 STATISTICS, COUNTER = ("running_mean", "running_var"), "num_batches_tracked"
-SHOWN = 3  # misfits that a message names
+SHOWN = 3  # validation_errors that a message names
 
 
 def load_model(network: nn.Module, path: str | Path) -> nn.Module:
@@ -91,13 +91,13 @@ def check_fit(given: Mapping[str, Tensor], needed: Mapping[str, Tensor], what: s
     Raises:
         BundleInputError: one is missing, unknown, of another shape or not finite; it says ``what`` and the ``hint``.
     """
-    if problems := _misfits(given, needed):
+    if problems := _validation_errors(given, needed):
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise BundleInputError(f"{what}: {'; '.join(problems[:SHOWN])}{more}; {hint}")
 
 
-def _misfits(given: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> list[str]:
-    """Why tensors cannot be loaded, in words."""
+def _validation_errors(given: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> list[str]:
+    """Reasons why tensors cannot be loaded."""
     found = [f"tensor '{name}' is missing" for name in needed if name not in given]
     found += [f"tensor '{name}' is unknown" for name in given if name not in needed]
     for name in [name for name in needed if name in given]:

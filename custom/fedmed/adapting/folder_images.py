@@ -9,7 +9,7 @@ import torch
 from monai.data import MetaTensor
 from torch import Tensor
 
-from fedmed.bundles.infer import open_inference, told_by
+from fedmed.bundles.infer import inference_errors, open_inference
 from fedmed.data.listed_images import plain
 from fedmed.errors import BundleError, DataError
 
@@ -56,7 +56,7 @@ class FolderImages:
         self.timed = False
         self._reading: Iterator[Tensor] = iter(())
         self._next = 0
-        with told_by(self.root):
+        with inference_errors(self.root):
             self._dataset = self.parser.get_parsed_content("dataset")
             self._kept = self._look()
         if not self.names:
@@ -117,7 +117,7 @@ class FolderImages:
             self._reading, self._next = iter(()), 0
         if self._next == 0:
             self._reading = (plain(item["image"]) for item in self._items(note=False))
-        with told_by(self.root):
+        with inference_errors(self.root):
             for image in self._reading:
                 self._next += 1
                 if self._next > place:
@@ -130,11 +130,11 @@ class FolderImages:
 
     def network(self) -> Any:
         """Return the bundle's network with its weights, ready to infer."""
-        with told_by(self.root):
+        with inference_errors(self.root):
             self.parser.get_parsed_content("weights")
             return self.parser.get_parsed_content("network").eval()
 
     def infer(self, images: Tensor, network: Any) -> Tensor:
         """Return what the bundle's inference makes of a batch (B, C, ...) on the network's device."""
-        with told_by(self.root), torch.no_grad():
+        with inference_errors(self.root), torch.no_grad():
             return plain(self.parser.get_parsed_content("inferer")(images, network))

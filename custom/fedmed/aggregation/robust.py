@@ -20,7 +20,7 @@ BLOCK = 32_768
 Comparator = tuple[int, int]  # (i, j), i < j: afterwards row i holds the smaller value and row j the larger one
 
 
-class MiddleMean:
+class RobustAggregator:
     """Computes ``base`` plus the mean of the middle of the senders' sorted differences, at every coordinate.
 
     Every sender has one vote: neither its steps nor a user weight counts, since a bound on the *number* of wrong sites

@@ -24,10 +24,10 @@ setting = partial(in_range, of=" of the server's optimizer")
 STEPS = "steps"  # that a parameter has taken; it counts for itself, for not every round moves every parameter
 
 
-class ServerOptimizer:
+class PseudoGradientOptimizer:
     """Moves each parameter θ by an optimizer whose gradient is θ - θ̄, with θ̄ the mean of the round.
 
-    A step after the mean, see :class:`fedmed.aggregation.server_step.ServerStep`. A parameter that nobody sent neither
+    See :class:`fedmed.aggregation.server_step.ServerOptimizer`. A parameter that nobody sent neither
     moves nor decays, and its moments stay as they are; nor does one that no site has changed yet, such as a frozen
     layer or a constant of the network. BatchNorm statistics have the mean's values.
 
@@ -63,7 +63,7 @@ class ServerOptimizer:
     def move(
         self, model: Model, mean: Model, names: Sequence[str], updates: Sequence[Contribution], facts: RoundFacts
     ) -> Mapping[str, Tensor]:
-        """See :class:`fedmed.aggregation.server_step.ServerStep`; the next values take the memory of the mean's."""
+        """See :class:`.server_step.ServerOptimizer`; the next values take the memory of the mean's."""
         moved = [
             name for name in names if name in self._kept or not torch.equal(model[name].to(mean[name]), mean[name])
         ]
@@ -96,7 +96,7 @@ class ServerOptimizer:
         self._kept = {name: dict(kept) for name, kept in state.items()}
 
 
-class ServerSGD(ServerOptimizer):
+class ServerSGD(PseudoGradientOptimizer):
     """``b ← momentum·b + g;  θ ← θ - η·b``. At rate 1 without momentum θ becomes the mean, bit for bit: FedAvg.
 
     Args:
@@ -121,7 +121,7 @@ class ServerSGD(ServerOptimizer):
         sgd([point], [gradient], list(moments) or [None], fused=True, lr=self.rate, momentum=self.momentum, **settings)
 
 
-class ServerAdam(ServerOptimizer):
+class ServerAdam(PseudoGradientOptimizer):
     """Adam with bias correction, as PyTorch has it (FedAdam, but for the correction and where ε stands).
 
     ::

@@ -13,7 +13,7 @@ from fedmed.errors import RoundFailed, SharingError
 
 
 @runtime_checkable
-class ServerStep(Protocol):
+class ServerOptimizer(Protocol):
     """A step after the mean, such as a server's optimizer (Reddi et al. 2021, arXiv 2003.00295, Algorithm 1)."""
 
     def move(
@@ -40,7 +40,7 @@ class ServerStep(Protocol):
 
 
 def apply_step(
-    step: ServerStep,
+    step: ServerOptimizer,
     model: Model,
     mean: Model,
     sent: Sequence[str],
@@ -50,7 +50,7 @@ def apply_step(
     """Return ``mean`` with the parameters that the step moved.
 
     Args:
-        step, model, mean, updates, facts: see :meth:`ServerStep.move`.
+        step, model, mean, updates, facts: see :meth:`ServerOptimizer.move`.
         sent: tensors that some site sent.
 
     Raises:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.aggregation.contribution import Contribution
-from fedmed.aggregation.robust import MiddleMean, middle_counter
+from fedmed.aggregation.robust import RobustAggregator, middle_counter
 from fedmed.aggregation.sharing import changed, classify, maximum, pooled_variance
 from fedmed.errors import RoundFailed, SharingError
 
@@ -120,7 +120,7 @@ class TensorMeans:
         exact: return means of parameters in float64, for a step that takes differences from them.
     """
 
-    def __init__(self, buffers: str, middle: MiddleMean | None, exact: bool = False) -> None:
+    def __init__(self, buffers: str, middle: RobustAggregator | None, exact: bool = False) -> None:
         self.buffers, self.middle, self.exact = buffers, middle, exact
 
     def __call__(self, model: Mapping[str, Tensor], table: SenderTable) -> dict[str, Tensor]:

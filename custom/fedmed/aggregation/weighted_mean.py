@@ -10,9 +10,9 @@ from torch import Tensor
 
 from fedmed.aggregation.acceptance import check_bound, clip_factors, clipping_record, update_norm
 from fedmed.aggregation.contribution import Contribution
-from fedmed.aggregation.robust import MiddleMean
+from fedmed.aggregation.robust import RobustAggregator
 from fedmed.aggregation.rule import ExpectedSenders, Outcome, RoundFacts
-from fedmed.aggregation.server_step import ServerStep, apply_step
+from fedmed.aggregation.server_step import ServerOptimizer, apply_step
 from fedmed.aggregation.sharing import POLICIES
 from fedmed.aggregation.tensor_means import SenderTable, TensorMeans, check_fit
 from fedmed.class_paths import class_path
@@ -144,8 +144,8 @@ class WeightedMean:
     def __init__(
         self,
         weighting: Weighting | None = None,
-        middle: MiddleMean | None = None,
-        step: ServerStep | None = None,
+        middle: RobustAggregator | None = None,
+        step: ServerOptimizer | None = None,
         normalise: bool = True,
         user_weights: Mapping[str, float] | None = None,
         buffers: str = "average",
@@ -157,10 +157,8 @@ class WeightedMean:
             raise JobError("buffers 'pooled' needs coefficients that sum to 1; set normalise to true or use 'average'")
         check_user_weights(user_weights or {})
         check_bound("clip_norm", clip_norm)
-        if step is not None and not isinstance(step, ServerStep):
-            raise JobError(
-                f"{class_path(step)} is not a step after the mean: see ServerStep in fedmed/aggregation/server_step.py"
-            )
+        if step is not None and not isinstance(step, ServerOptimizer):
+            raise JobError(f"{class_path(step)} is no ServerOptimizer: see fedmed/aggregation/server_step.py")
         self.weighting = weighting or IterationWeighting()
         self.normalise, self.user_weights, self.buffers = normalise, dict(user_weights or {}), buffers
         self.clip_norm, self.step, self._middle = clip_norm, step, middle

@@ -82,7 +82,7 @@ def run_inference(root: Path, configs: Sequence[Path], values: Mapping[str, Any]
     Raises:
         BundleError: it fails; says why.
     """
-    with told_by(root):
+    with inference_errors(root):
         workflow = _workflow(root, configs, values)
         workflow.run()
         workflow.finalize()
@@ -95,7 +95,7 @@ def open_inference(root: Path, values: Mapping[str, Any]) -> ConfigParser:
         BundleError: it fails; says why.
     """
     config = next(root / name for name in CONFIGS if (root / name).is_file())
-    with told_by(root):
+    with inference_errors(root):
         parser: ConfigParser = _workflow(root, [config], values).parser
     return parser
 
@@ -108,7 +108,7 @@ def _workflow(root: Path, configs: Sequence[Path], values: Mapping[str, Any]) ->
 
 
 @contextmanager
-def told_by(root: Path) -> Iterator[None]:
+def inference_errors(root: Path) -> Iterator[None]:
     """Within it a bundle's own code runs: MONAI's progress is not told, and what fails is a BundleError."""
     hush_dicom_decoder()
     try:

@@ -43,7 +43,7 @@ class Score:
         """Plain values, as in ``run.json``."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
-    def in_words(self, metrics: Mapping[str, float]) -> str:
+    def text(self, metrics: Mapping[str, float]) -> str:
         """``Dice 0.8123 ± 0.0456`` or ``AUROC 0.91 (0.85 to 0.96)`` of a testing list."""
         text = f"{self.label} {metrics[self.test]:.4f}" if self.test in metrics else f"no {self.label}"
         if self.spread and self.spread in metrics:

@@ -85,7 +85,7 @@ def missing_fact(name: str, ids: Collection[str]) -> str:
     return f"configs/train.yaml has no '{name}' ({FACTS[name].what}), which each site fills in{hint}"
 
 
-def words_needed(parser: ConfigParser) -> Needed:
+def attributes_needed(parser: ConfigParser) -> Needed:
     """Words of a site that a configuration needs: name -> what it is, or the texts that are known.
 
     Raises:
@@ -103,7 +103,7 @@ def _is_described(what: object) -> bool:
     return isinstance(what, str) or (isinstance(what, list) and bool(what) and all(isinstance(t, str) for t in what))
 
 
-def words_fault(needed: Needed, words: Mapping[str, str]) -> str:
+def attributes_fault(needed: Needed, words: Mapping[str, str]) -> str:
     """Say what is wrong with a site's words, and how to write them; empty where they are as needed."""
     for name, what in needed.items():
         known = what if isinstance(what, list) else []
@@ -119,12 +119,12 @@ def words_fault(needed: Needed, words: Mapping[str, str]) -> str:
     return ""
 
 
-def check_words(parser: ConfigParser, words: Mapping[str, str], source: Path, bundle: str) -> None:
+def check_attributes(parser: ConfigParser, words: Mapping[str, str], source: Path, bundle: str) -> None:
     """Refuse a site whose words are not those that a bundle needs.
 
     Raises:
         SiteConfigError: names file, word, and what to write.
         BundleError: what the bundle says of the words that it needs cannot be used.
     """
-    if fault := words_fault(words_needed(parser), words):
+    if fault := attributes_fault(attributes_needed(parser), words):
         raise SiteConfigError(f"{source}: bundle '{bundle}' needs a word of this site: {fault}")

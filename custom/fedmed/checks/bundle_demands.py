@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import parsed
 from fedmed.bundles.contract import Use
-from fedmed.bundles.site_facts import words_fault, words_needed
+from fedmed.bundles.site_facts import attributes_fault, attributes_needed
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_findings import SiteFinding
 from fedmed.data.patients import TrainedOn
 from fedmed.errors import BundleError, FedMedError
-from fedmed.federation.opened_model import own_words
+from fedmed.federation.opened_model import site_attributes
 from fedmed.kinds.find_kind import check_bundle
 from fedmed.kinds.kind import Kind
 from fedmed.settings.site import SiteConfig
@@ -48,12 +48,12 @@ def read_demands(work: PartInJob | None, site: SiteConfig) -> tuple[BundleDemand
         return BundleDemands(), []
     try:
         bundle = work.job.bundle(work.role, site.bundles)
-        facts = {"site_min_images": site.privacy.extras_min_images, **own_words(site)}
+        facts = {"site_min_images": site.privacy.extras_min_images, **site_attributes(site)}
         parser = bundle.parser(device="cpu", **facts)
         kind = check_bundle(bundle, Use(work.role, True, work.chooses, work.scores, bool(work.exchanged)))
         asks = work.exchanged and parser.get("metadata#least") is not None
         least = parsed(parser, "metadata#least") if asks else None
-        fault = words_fault(words_needed(parser), site.words)
+        fault = attributes_fault(attributes_needed(parser), site.words)
     except (BundleError, KeyError) as error:
         text = str(error) if isinstance(error, FedMedError) else f"the job does not name {error}; ask the study lead"
         return BundleDemands(), [SiteFinding("training", "bundle", text)]

@@ -24,7 +24,7 @@ from fedmed.bundles.bundle_parser import initial_network, named_tensors, parsed
 from fedmed.checks.part_in_job import requested_job
 from fedmed.errors import FedMedError, first_line
 from fedmed.federation.client import Client
-from fedmed.federation.opened_model import own_words
+from fedmed.federation.opened_model import site_attributes
 from fedmed.files import prepared_sizes, write_atomically
 from fedmed.messages.answers import extras_bytes
 from fedmed.messages.task import Task
@@ -76,7 +76,7 @@ def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     torch.set_num_threads(site.threads)
     client = Client(job, site, folder / "job", role)
     facts = {"dataset_dir": str(site.data_root), "datalist": str(site.datalist), "cache_dir": str(site.cache_dir)}
-    parser = client.bundle.parser(device=site.device, **facts, **own_words(site))
+    parser = client.bundle.parser(device=site.device, **facts, **site_attributes(site))
     measured: dict[str, Any] = _prepare(parser, role, site)
     tensors = named_tensors(initial_network(parser, client.seed))
     has_minimum = "metadata_min_images" in parser

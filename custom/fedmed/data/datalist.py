@@ -233,7 +233,7 @@ def case_names(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     return [(name[:-3] if name.lower().endswith(".gz") else name).rsplit(".", 1)[0] for name in names]
 
 
-def check_words(datalist: Path, form: UnlabelledEntry, classes: Sequence[str]) -> None:
+def check_class_names(datalist: Path, form: UnlabelledEntry, classes: Sequence[str]) -> None:
     """Refuse labels that are none of a study's classes, in whatever list: before the first round, not in the last.
 
     Raises:

@@ -15,7 +15,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import BundleParser, parsed
 from fedmed.bundles.digests import read_key, sign, write_digests
 from fedmed.bundles.metadata_classes import channel_names
-from fedmed.bundles.site_facts import words_fault, words_needed
+from fedmed.bundles.site_facts import attributes_fault, attributes_needed
 from fedmed.data.structure import Structure, titles
 from fedmed.errors import ExportError
 from fedmed.export.card import card
@@ -296,8 +296,8 @@ def site_facts(bundle: Bundle, study: Study, site: str | None, words: Mapping[st
 
 
 def _check_words(bundle: Bundle, site: str | None, words: Mapping[str, str]) -> None:
-    needed = words_needed(bundle.parser())
-    if words and (fault := words_fault(needed, words)):
+    needed = attributes_needed(bundle.parser())
+    if words and (fault := attributes_fault(needed, words)):
         raise ExportError(f"bundle '{bundle.name}': {fault}, here as --word")
     if not words and site is not None and needed and bundle.federation.get(AT_EXPORT):
         options = " ".join(f"--word {name}=…" for name in needed)
@@ -321,7 +321,7 @@ def facts_to_set(bundle: Bundle, site: str | None, words: Mapping[str, str]) -> 
     if site is None or words:
         return {}
     ids = [id for id in ("site_name", "site_words") if id in _inference_ids(bundle)]
-    return {"site_facts_needed": ids, "words_needed": list(words_needed(bundle.parser()))} if ids else {}
+    return {"site_facts_needed": ids, "words_needed": list(attributes_needed(bundle.parser()))} if ids else {}
 
 
 def _inference_ids(bundle: Bundle) -> Collection[str]:

@@ -77,7 +77,7 @@ def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path
         results_note=results_note(fed, exporter),
         continuations=exporter.continuations,
         score=score,
-        beside=kind.beside(score),
+        further=kind.further_scores(score),
         fixed=fixed,
         limits=limits(fed, kind, exporter.method.caution),
         checks=meta["federation"]["checks"],  # our own words, and files of the bundle

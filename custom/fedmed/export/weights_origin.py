@@ -28,7 +28,7 @@ def provenance(
     if which == LAST_MODEL and last_is_selected:
         which = SELECTED
     score, bundle, study, model = run.score, store.bundle, run.study, run.config["model"]
-    numbers = anonymous_sites(run, which, exporter.kind.beside(score))
+    numbers = anonymous_sites(run, which, exporter.kind.further_scores(score))
     best = run.result.get("best_score" if which == SELECTED and best_round is not None else "last_score")
     temperature = weights.tensors.get(bundle.calibration or "")  # 1 where nobody fitted it
     return {

@@ -16,7 +16,7 @@ from torch import Tensor
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.bundles.bundle_parser import named_tensors, parsed, seed_everything
 from fedmed.bundles.contract import Use
-from fedmed.data.datalist import UNLABELED, case_names, check_words, list_entries
+from fedmed.data.datalist import UNLABELED, case_names, check_class_names, list_entries
 from fedmed.data.patients import TrainedOn, check_patients, owners
 from fedmed.data.video.video_features import encoder_digest
 from fedmed.errors import BundleError, JobError
@@ -166,7 +166,7 @@ class Client:
             self.state.take_over(round)
         self.state.prune(kept)
         self.state.save(task.round, private, **content)
-        self.state.let_go()
+        self.state.clear_cache()
 
     def metadata(self, task: Task) -> Extras:
         """Compute with the received model what other sites get of this one; the bundle's ``metadata#provider`` does it.
@@ -176,7 +176,7 @@ class Client:
         provider = parsed(self._open(task).parser, "metadata#provider")
         seed_everything(derive_seed(self.seed, self.site.site, task.round, "metadata"))
         values = provider(before_batch=AbortHandler(self.should_abort).check)
-        self.state.hold(task.round, task.tensors)
+        self.state.cache(task.round, task.tensors)
         self.progress.event("end", task, values=len(values))
         return Extras(self.site.site, task.round, dict(values))
 
@@ -246,7 +246,7 @@ class Client:
         check_patients(self.site.datalist)
         if self.kind.labelled:
             names = [one.name for one in self.bundle.classes]
-            check_words(self.site.datalist, self.kind.form(names), names)
+            check_class_names(self.site.datalist, self.kind.form(names), names)
         torch.set_num_threads(self.site.threads)
         parser = site_parser(self.bundle, self.site, self.folder, task, self.seed, facts)
         self.progress.event("start", task, steps=parser["epoch_length"] if task.epochs else task.steps)

@@ -65,7 +65,7 @@ class Exchange:
         return [site for site in sites if self.said.sends(self.study.sites[site])]
 
     @property
-    def told_when_scored(self) -> list[str]:
+    def scoring_receivers(self) -> list[str]:
         """Sites that never train and get with a model to score what others told."""
         return self.study.of_role("evaluate") if self.said.receives("evaluate") else []
 
@@ -151,7 +151,7 @@ class Exchange:
 
     def fill_scoring(self, task: Task, site: str) -> Task:
         """Add them to a task of a site that never trains, which keeps nothing."""
-        if site in self.told_when_scored:
+        if site in self.scoring_receivers:
             task.extras = self._others(site)
         return task
 

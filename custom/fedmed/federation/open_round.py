@@ -300,5 +300,5 @@ class TaskMaker:
         """
         private = self.policies.of(role, round).private(self.store.initial)
         before = set(self.policies.of(role, last or 0).private(self.store.initial))
-        begun = {*self.store.taken, *self.policies.lent_statistics(role, round)} if last is None else set()
+        begun = {*self.store.taken, *self.policies.released_statistics(role, round)} if last is None else set()
         return [name for name in private if name not in before or name in begun]

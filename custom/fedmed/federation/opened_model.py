@@ -16,7 +16,7 @@ from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import initial_network, merge, named_tensors, parsed
 from fedmed.bundles.score import Score
-from fedmed.bundles.site_facts import check_words
+from fedmed.bundles.site_facts import check_attributes
 from fedmed.data.datalist import UNLABELED, list_entries
 from fedmed.durable_files import append_json
 from fedmed.errors import BundleError, DataError, StateError
@@ -84,11 +84,11 @@ def site_facts(site: SiteConfig) -> dict[str, Any]:
         "num_workers": site.workers,
         "cache_dir": str(site.cache_dir),
         "site_min_images": site.privacy.extras_min_images,
-        **own_words(site),
+        **site_attributes(site),
     }
 
 
-def own_words(site: SiteConfig) -> dict[str, Any]:
+def site_attributes(site: SiteConfig) -> dict[str, Any]:
     """Facts by which a network may know at which site it is; they stay there."""
     return {"site_name": site.site, "site_words": dict(site.words)}
 
@@ -119,7 +119,7 @@ def site_parser(
         **place,
         **facts,
     )
-    check_words(parser, site.words, site.source, bundle.name)
+    check_attributes(parser, site.words, site.source, bundle.name)
     # What a stand-alone training does around itself (checkpoints, validation) is the federation's work here; what a
     # method needs in a federation is listed under `train#federated_handlers`.
     parts = [part for part in ("train", "validate", "evaluate") if part in parser]
@@ -222,7 +222,7 @@ def open_model(parser: ConfigParser, bundle: Bundle, job: Job, role: str, task: 
         return OpenedModel(parser, network, policy, best["tensors"], best)
     needs_state = task.name == "train" or policy.private(local)
     state = kept.load(task.private_round) if needs_state else {}
-    received = kept.held(task.round) if task.reuse else task.tensors
+    received = kept.cached(task.round) if task.reuse else task.tensors
     tensors = merge({**local, **state.get("private", {})}, received, policy.received(local))
     network.load_state_dict(tensors, strict=True)
     return OpenedModel(parser, network, policy, tensors, state)

@@ -53,7 +53,7 @@ class ReportedNumbers:
             if (count := getattr(update, name)) > bound:
                 raise UpdateRefused(update.site, f"{name} is {count}; the study's 'max_samples' allows {bound}")
 
-    def held(self, update: Update) -> tuple[Update, list[str]]:
+    def bounded(self, update: Update) -> tuple[Update, list[str]]:
         """Return an update with counts no larger than the site's first ones, and the metrics that can be; and what was
         wrong with it, in sentences.
         """

@@ -201,7 +201,7 @@ class Server:
 
     def asks_before_scoring(self) -> bool:
         """Tell whether sites that never train need what others told, and a resumed run does not have it."""
-        return bool(self.exchange.told_when_scored) and self.exchange.once and not self.exchange.values
+        return bool(self.exchange.scoring_receivers) and self.exchange.once and not self.exchange.values
 
     def metadata_tasks(self, round: int) -> dict[str, Task]:
         """Start a round in which sites learn from one another: site -> its first task."""
@@ -257,7 +257,7 @@ class Server:
             except UpdateRefused as error:
                 self.round.refuse(error)
                 raise
-            update, wrong = self.reported.held(update)
+            update, wrong = self.reported.bounded(update)
             self.round.take(update, norm, wrong)
 
     def fail(self, site: str, reason: str) -> None:

@@ -23,7 +23,7 @@ log = logging.getLogger("fedmed.loop")
 
 FOLDER = "warm_starts"  # beside the runs
 UPDATE, STATE = "update.pt", "state.pt"
-UNLIKE = {"study", "keep_rounds", "earlier", "reuse"}  # of a task: what changes nothing of the round's training
+IGNORED = {"study", "keep_rounds", "earlier", "reuse"}  # of a task: what changes nothing of the round's training
 PLACE = {"site_index", "site_count"}  # nor do these, with a bundle that does not ask for them
 
 
@@ -69,13 +69,13 @@ class WarmStarts:
     def _name(self, client: Client, task: Task, before: str) -> str:
         """The digest of all that the round depends on."""
         known, made_with = client.bundle.parser(), dict(client.state.made_with)
-        unlike = UNLIKE | {place for place in PLACE if place not in known}
-        request = {key: value for key, value in task.config().items() if key not in unlike}
+        ignored = IGNORED | {place for place in PLACE if place not in known}
+        request = {key: value for key, value in task.config().items() if key not in ignored}
         made_with["overlays"] = [overlay for overlay in made_with["overlays"] if not _only_tells(overlay)]
         if made_with["warm_start_sharing"] is None:  # then all rounds share the same layers
             del made_with["warm_start_rounds"]
         by_role = {"role": client.role, "bundle": client.bundle.digest, "made_with": made_with}
-        model = client.state.held(task.round) if task.reuse else task.tensors
+        model = client.state.cached(task.round) if task.reuse else task.tensors
         received = {"tensors": model, "extras": task.extras}
         site = {"site": client.site.site, "facts": self.facts[client.site.site]}
         return payload_digest({"before": before, "task": request, **by_role, **received, **site})

@@ -12,7 +12,7 @@ from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
 from fedmed.messages.task import FIRST, LAST, OWN, SELECTED, Task
 from fedmed.methods.declarations import TRAINING_ROLES
-from fedmed.methods.method import lent_by
+from fedmed.methods.method import decoder_source
 from fedmed.recovery.site_state import START
 
 log = logging.getLogger("fedmed.server")
@@ -56,7 +56,7 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
     study, wanted = server.study, {FIRST: server.study.evaluate_first, LAST: server.study.evaluate_last}
     others = {model: _test(closing, ask, model) for model, wants in wanted.items() if wants}
     test = _test(closing, ask, SELECTED) if study.evaluate else {}
-    closing.finish(test, others, ask(closing.own_tasks()) if study.evaluate else {})
+    closing.finish(test, others, ask(closing.best_model_tasks()) if study.evaluate else {})
 
 
 class Closing:
@@ -141,10 +141,10 @@ class Closing:
         if not policies.scorable(role, model.round):
             return "it trains nothing" if role == "evaluate" else "it trained them without labels"
         kept_here = set(policies.of(role, model.round).private(model.tensors))
-        begun = model.round > START and kept_here.difference(policies.lent_statistics(role, model.round))
+        begun = model.round > START and kept_here.difference(policies.released_statistics(role, model.round))
         return "none of its updates entered the model" if begun and site not in model.private else ""
 
-    def own_tasks(self) -> dict[str, Task]:
+    def best_model_tasks(self) -> dict[str, Task]:
         """Labelled sites test the model that each itself scored best and has kept; one alone has chosen it for all."""
         sites, last = self.selection.sites, self.server.rounds - 1
         choosing = sites if len(sites) > 1 and self.selection.best_round is not None else []
@@ -186,8 +186,8 @@ class Closing:
             result["releases"] = self.personal_layers.records
         for site, row in tested.items():
             if row.get("n_cases"):
-                owner = f", {lent_by(row['decoder_of'])}" if "decoder_of" in row else ""
-                log.info("%s: test %s over %d cases%s", site, score.in_words(row), row["n_cases"], owner)
+                owner = f", {decoder_source(row['decoder_of'])}" if "decoder_of" in row else ""
+                log.info("%s: test %s over %d cases%s", site, score.text(row), row["n_cases"], owner)
         self.server.record.result(result)
         self.server.checkpoints.remove()
 

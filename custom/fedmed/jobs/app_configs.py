@@ -35,7 +35,7 @@ def files(job: Job) -> dict[str, str]:
     Raises:
         JobError: the job could not run as described; says everything that does not fit.
     """
-    job.refuse(_misfits(job))
+    job.refuse(_validation_errors(job))
     roles = [role for role in ROLES if job.study.of_role(role)]
     meta = job_meta(job.study.name, job.study.sites, job.study.min_clients)
     server = server_config(job.method.aggregator if job.all_shared else PARTIAL)
@@ -68,7 +68,7 @@ def job_classes() -> list[str]:
     return sorted({*FIXED, PARTIAL, *executors, *(method.aggregator for method in methods)})
 
 
-def _misfits(job: Job) -> Iterator[tuple[str, str]]:
+def _validation_errors(job: Job) -> Iterator[tuple[str, str]]:
     """Yield what the study asks for and the installed bundle or the server's rule lacks; each with its key."""
     bundles: dict[str, Bundle] = {}
     seen: set[str] = set()
@@ -86,10 +86,12 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
         if job.exchange.sends(role):
             lacks = unknown_parts(bundle.parser(), PROVIDER)
             yield from (("bundle", f"bundle '{bundle.name}': {text}") for text in lacks)
-        if job.study.classes and (misfit := kind_of(bundle).misfit([one.name for one in bundle.classes])):
-            yield "classes", misfit
-        if role == job.model_role and (misfit := _lacks_server_training(job, bundle)):
-            yield "method", misfit
+        if job.study.classes and (
+            validation_error := kind_of(bundle).validation_error([one.name for one in bundle.classes])
+        ):
+            yield "classes", validation_error
+        if role == job.model_role and (validation_error := _lacks_server_training(job, bundle)):
+            yield "method", validation_error
         groups = bundle.federation.get("sharing", {})
         known = sorted({NORM, *(group for network in groups.values() for group in network)})
         wanted = {job.group(role), job.method.role(role).sends, job.study.warm_start.sharing}
@@ -97,8 +99,8 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
             said = f"sharing group '{group}' is not in bundle '{bundle.name}'; it has {', '.join(known)}"
             if said := said if group not in known else _nothing_private(bundle, group):
                 yield "algorithm" if group == job.method.role(role).receives else "sharing", f"role '{role}': {said}"
-    yield from (("overrides", text) for text in unlike(bundles))
-    yield from _rule_misfits(job)
+    yield from (("overrides", text) for text in consistency_errors(bundles))
+    yield from _rule_errors(job)
 
 
 def _nothing_private(bundle: Bundle, group: str) -> str:
@@ -129,7 +131,7 @@ def _lacks_server_training(job: Job, bundle: Bundle) -> str:
     return f"{job.method.title} trains at the server: {lacks[0]}" if lacks else ""
 
 
-def _rule_misfits(job: Job) -> Iterator[tuple[str, str]]:
+def _rule_errors(job: Job) -> Iterator[tuple[str, str]]:
     """A rule must find the senders that it needs in the warm start and in what follows."""
     study = job.study
     if at_server(study.buffers) == "pooled" and job.rule["path"] != MEAN:
@@ -153,7 +155,7 @@ def _json(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
-def unlike(bundles: Mapping[str, Bundle]) -> Iterator[str]:
+def consistency_errors(bundles: Mapping[str, Bundle]) -> Iterator[str]:
     """Say what a bundle lists as ``alike`` and the job gives to its roles unlike.
 
     Args:

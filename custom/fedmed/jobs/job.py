@@ -63,11 +63,13 @@ class Job:
         except JobError as error:
             raise refusal(JobError, source, [Mistake(str(error), document.line((key,)))]) from error
         job = cls(study, method, text, source, app, tuple(allowed), document.lines)
-        misfits = [("sites", f"'sites': {misfit}") for misfit in method.misfits(study.sites)]
+        validation_errors = [
+            ("sites", f"'sites': {validation_error}") for validation_error in method.validation_errors(study.sites)
+        ]
         if study.release_from is not None and not job.keeps_private:
             why = "'release_from' asks for private layers, but all are shared; choose a partial 'sharing'"
-            misfits.append(("release_from", why))
-        job.refuse([*misfits, *contradictions(study), *job._of_algorithm()])
+            validation_errors.append(("release_from", why))
+        job.refuse([*validation_errors, *contradictions(study), *job._of_algorithm()])
         return job
 
     @classmethod
@@ -79,13 +81,13 @@ class Job:
         """The job with other values of some keys of its study."""
         return Job.parse(changed_text(self.text, values, self.source), self.source, self.allowed, self.app)
 
-    def refuse(self, misfits: Iterable[tuple[str, str]]) -> None:
+    def refuse(self, validation_errors: Iterable[tuple[str, str]]) -> None:
         """Raise one error for all that was found: the study's key at which its line is shown, and what is wrong.
 
         Raises:
             JobError: something was found.
         """
-        if mistakes := [Mistake(text, self.lines.get((key,))) for key, text in dict.fromkeys(misfits)]:
+        if mistakes := [Mistake(text, self.lines.get((key,))) for key, text in dict.fromkeys(validation_errors)]:
             raise refusal(JobError, self.source, mistakes)
 
     def _of_algorithm(self) -> Iterator[tuple[str, str]]:
@@ -356,7 +358,7 @@ class RolePolicies:
         layers = Patterns(self.groups.get(self._group(role, self._warm(round)), []))
         return layers.select(self.names) if trained else self.of(role, round).private(self.names)
 
-    def lent_statistics(self, role: str, round: int) -> list[str]:
+    def released_statistics(self, role: str, round: int) -> list[str]:
         """BatchNorm statistics that a role keeps to itself and labelled sites share: what a site begins with, and is
         scored with as long as it has none of its own.
         """

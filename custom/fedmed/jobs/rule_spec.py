@@ -10,7 +10,7 @@ from fedmed.errors import JobError
 from fedmed.methods.method import MEAN
 
 RULE_ROOMS = ("fedmed.aggregation", "fedmed.systems")
-MIDDLE = "fedmed.aggregation.robust.MiddleMean"
+MIDDLE = "fedmed.aggregation.robust.RobustAggregator"
 WEIGHTINGS = {
     "iterations": "fedmed.aggregation.weighted_mean.IterationWeighting",
     "samples": "fedmed.aggregation.weighted_mean.SampleWeighting",

@@ -50,7 +50,7 @@ Class = Annotated[  # by kind of value, so that a wrong one is told once
     Discriminator(lambda value: "a name" if isinstance(value, str) else "described"),
 ]
 
-ServerStep = Annotated[  # as with classes
+ServerOptimizer = Annotated[  # as with classes
     Annotated[Text, Tag("a name")] | Annotated[Args, Tag("described")],
     Discriminator(lambda value: "described" if isinstance(value, dict) else "a name"),
 ]
@@ -168,7 +168,7 @@ class Study(YamlModel):
     normalise: bool = Field(default=True, description="divide by the sites' total weight; false is Eq. 3 as printed")
     user_weights: dict[Site, Weight] = Field(default={}, description="site: weight, 1 unless given")
     rule: Rule | None = Field(default=None, description="the server's rule, where it is not the method's own")
-    server_step: ServerStep | None = Field(
+    server_step: ServerOptimizer | None = Field(
         default=None,
         description="the server's optimizer, which acts on each round's mean: sgd, adam, adamw or yogi; with settings "
         "{by: adamw, rate: 0.001, decay: 0.01}; by default the mean is the next model",

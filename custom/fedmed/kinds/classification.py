@@ -36,7 +36,7 @@ class Classification(Kind):
         output="a probability each: {names}",
     )
 
-    def misfit(self, classes: Sequence[str]) -> str:
+    def validation_error(self, classes: Sequence[str]) -> str:
         return f"'classes' names {classes[0]} alone; a classifier needs two or more" if len(classes) == 1 else ""
 
     def form(self, classes: Sequence[str] | None = None) -> UnlabelledEntry:

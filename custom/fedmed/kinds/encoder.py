@@ -25,9 +25,9 @@ class Encoder(Kind):
         trained="trained without",
     )
 
-    def beside(self, score: Score) -> tuple[Score, ...]:
+    def further_scores(self, score: Score) -> tuple[Score, ...]:
         """Those of its base: nobody measures them, and the table of sites has their columns all the same."""
-        return self.base.beside(score) if self.base else ()
+        return self.base.further_scores(score) if self.base else ()
 
     def form(self, classes: Sequence[str] | None = None) -> UnlabelledEntry:
         return UnlabelledEntry()

@@ -110,7 +110,7 @@ def check_bundle(bundle: Bundle, use: Use) -> Kind:
     settings = kind.settings if kind else {}
     problems += faults(bundle, replace(use, labels=kind.labelled if kind else False), settings)
     if kind and not problems:  # a sound configuration can be asked for its classes
-        problems += filter(None, [kind.misfit([one.name for one in bundle.classes])])
+        problems += filter(None, [kind.validation_error([one.name for one in bundle.classes])])
     if kind is None or problems:
         lines = "".join(f"\n- {fault}" for fault in problems)
         raise BundleError(

@@ -184,7 +184,7 @@ class Kind:
         """
         return False
 
-    def misfit(self, classes: Sequence[str]) -> str:
+    def validation_error(self, classes: Sequence[str]) -> str:
         """Say why a model of this kind cannot have these classes; empty where it can, or names none."""
         return ""
 
@@ -221,6 +221,6 @@ class Kind:
             raise BundleError(f"the kind {name} opens images as another does; name it in an overlay, not for a bundle")
         return self.base.inspects
 
-    def beside(self, score: Score) -> tuple[Score, ...]:
+    def further_scores(self, score: Score) -> tuple[Score, ...]:
         """Scores of a testing list that are reported beside the one by which models are compared."""
         return tuple(other for other in self.scores if other.name != score.name)

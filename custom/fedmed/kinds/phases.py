@@ -49,7 +49,7 @@ class Phases(Kind):
     def form(self, classes: Sequence[str] | None = None) -> UnlabelledEntry:
         return Video()
 
-    def misfit(self, classes: Sequence[str]) -> str:
+    def validation_error(self, classes: Sequence[str]) -> str:
         return f"'classes' names {classes[0]} alone; phases are two or more" if len(classes) == 1 else ""
 
     def numbers(self, classes: Sequence[str]) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ class Segmentation2D(Kind):
     def form(self, classes: Sequence[str] | None = None) -> UnlabelledEntry:
         return Video(labels=False, masks=True)
 
-    def misfit(self, classes: Sequence[str]) -> str:
+    def validation_error(self, classes: Sequence[str]) -> str:
         taken = [name for name in classes if name in ("mean", "std")]  # after the name of a score they are the site's
         return f"'classes' names '{taken[0]}', which a site's scores are called by; take another name" if taken else ""
 

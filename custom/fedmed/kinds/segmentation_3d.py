@@ -30,7 +30,7 @@ class Segmentation3D(Kind):
         values="{names}; 0 is everything else",
     )
 
-    def misfit(self, classes: Sequence[str]) -> str:
+    def validation_error(self, classes: Sequence[str]) -> str:
         text = f"'classes' names {', '.join(classes)}; this kind of task marks one structure, so leave one of them"
         return text if len(classes) > 1 else ""
 

@@ -28,7 +28,7 @@ class Algorithm:
         source: the paper.
         overlay: that sites which train get last, one of those that every bundle can use; None = they train as ever.
         at_server: whether the server has a part, which needs a mean in which all sites count the same.
-        own_images, beside_learning: see :class:`Method`.
+        own_images, adaptation_text: see :class:`Method`.
     """
 
     title: ClassVar[str]
@@ -36,7 +36,7 @@ class Algorithm:
     overlay: ClassVar[str | None] = None
     at_server: ClassVar[bool] = False
     own_images: ClassVar[bool] = False
-    beside_learning: ClassVar[str] = ""
+    adaptation_text: ClassVar[str] = ""
 
     def overlays_of(self, role: str) -> tuple[str, ...]:
         """The overlays that sites of a role get, after the method's."""

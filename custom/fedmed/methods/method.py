@@ -35,7 +35,7 @@ class Method:
             network, and that is exported, without the overlay.
         own_images: whether each site shows the model its images changed in a way of its own, so that a model is
             exported for one site.
-        beside_learning: what sites without labels do, also when a model is tested, but not in a control that leaves
+        adaptation_text: what sites without labels do, also when a model is tested, but not in a control that leaves
             them out: ``show the model their {images} brighter``, where ``{images}`` stands for what they are.
         scored_adapt: whether sites that never train adapt to their own images too.
         caution: what sites without labels learned from that can mislead, a sentence for a model's card, where
@@ -52,7 +52,7 @@ class Method:
     frozen: ClassVar[str | None] = None
     summed: ClassVar[str | None] = None
     own_images: ClassVar[bool] = False
-    beside_learning: ClassVar[str] = ""
+    adaptation_text: ClassVar[str] = ""
     scored_adapt: ClassVar[bool] = False
     caution: ClassVar[str] = ""
 
@@ -139,7 +139,7 @@ class Method:
         """Names of the values that come with an update; with ``needed`` those alone that the server works with."""
         return [v.name for v in self.values() if v.task == WITH_UPDATE and (v.needed or not needed)]
 
-    def misfits(self, sites: Mapping[str, str]) -> list[str]:
+    def validation_errors(self, sites: Mapping[str, str]) -> list[str]:
         """Find why these sites and roles are not for this method, in sentences; none if they are."""
         known: Mapping[str, Role] = self.roles()
         problems: list[str] = []
@@ -177,7 +177,7 @@ def what_stays(group: str) -> tuple[str, ...]:
     return (f"The layers of the sharing group '{group}' never leave the site, unless it allows their release itself.",)
 
 
-def lent_by(owner: str) -> str:
+def decoder_source(owner: str) -> str:
     """Name whose private layers scored a site that has none of its own, after ``scored``."""
     return "with the mean of the sites' private layers" if owner == ALL_SITES else f"with {owner}'s decoder"
 

@@ -11,7 +11,7 @@ from fedmed.methods.declarations import BEFORE_TRAINING, AuxiliaryValue, Role
 from fedmed.methods.method import Method, said_elsewhere
 from fedmed.training.corrections.correction import Correction
 
-MADE_OF_OTHERS = {"role", "exchange", "with_update", "misfits"}  # answers made of others, so already of both
+MADE_OF_OTHERS = {"role", "exchange", "with_update", "validation_errors"}  # answers made of others, so already of both
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class WithAlgorithm(Method):
         adapt = self.key == "adaptation" and bool(algorithm.overlays_of("evaluate"))
         of_both = {
             "own_images": method.own_images or algorithm.own_images,
-            "beside_learning": " and ".join(filter(None, (method.beside_learning, algorithm.beside_learning))),
+            "adaptation_text": " and ".join(filter(None, (method.adaptation_text, algorithm.adaptation_text))),
             "scored_adapt": method.scored_adapt or adapt,
             "title": method.title + (" and " if " with " in method.title else " with ") + algorithm.title,
         }

@@ -87,7 +87,7 @@ def disclosure_preview(made: Forecast) -> Sheet:
         "What each task sends", _note(made), ["task", "rounds", "times#", "tensors#", "each#", "numbers"], _rows(made)
     )
     source = f"From {made.site.source}; no job can loosen them."
-    limits = SheetTable("This site's own limits", source, ["limit", "value"], limits_in_words(made.site))
+    limits = SheetTable("This site's own limits", source, ["limit", "value"], limit_rows(made.site))
     leaving = SheetTable("Tensors that leave", "", ["name", "kind", "bytes#", "when"], _leaving(made), long=True)
     tables = [sent, limits, leaving]
     if values := _method_values(made):
@@ -206,7 +206,7 @@ def _rounds(sending: Disclosure) -> str:
     return str(first) if first == last else f"{first}–{last}"
 
 
-def limits_in_words(site: SiteConfig) -> list[list[str]]:
+def limit_rows(site: SiteConfig) -> list[list[str]]:
     """Rows of what the site has limited, and of what holds where it has set no limit."""
     privacy = site.privacy
     said = {

@@ -59,7 +59,7 @@ class SiteDisclosures:
         self.site, self.study, self.exchange, self.allowed = site, job.study, job.exchange, Allowed(site)
         self.tensors, self.score, self.with_update = named_tensors(network), bundle.score, job.method.with_update()
         kind = kind_of(bundle)
-        scores = (bundle.score, *kind.beside(bundle.score))
+        scores = (bundle.score, *kind.further_scores(bundle.score))
         also = kind.numbers([one.name for one in bundle.classes])
         self.tells = kind.tells
         self.tested = [*(metric for score in scores for metric in score.tested), *also, "n_cases"]

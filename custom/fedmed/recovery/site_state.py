@@ -122,19 +122,19 @@ class SiteState:
         for name in (OWN_BEST, SECOND):
             save_tensors(self.folder / name, {**facts, "tensors": dict(tensors)})
 
-    def hold(self, round: int, tensors: Mapping[str, Tensor]) -> None:
+    def cache(self, round: int, tensors: Mapping[str, Tensor]) -> None:
         """Keep a round's received tensors for its task to train, which comes without them."""
         save_tensors(self.folder / HELD, {"round": round, "tensors": dict(tensors)})
 
-    def held(self, round: int) -> dict[str, Tensor]:
-        """Tensors that :meth:`hold` kept; a StateError where there is nothing, or of another round."""
+    def cached(self, round: int) -> dict[str, Tensor]:
+        """Tensors that :meth:`cache` kept; a StateError where there is nothing, or of another round."""
         content = load_tensors(self.folder / HELD)
         if content.get("round") != round:
             raise StateError(f"{self.folder / HELD} is of round {content.get('round')}, round {round} is trained")
         return dict(content["tensors"])
 
-    def let_go(self) -> None:
-        """Delete what :meth:`hold` kept."""
+    def clear_cache(self) -> None:
+        """Delete what :meth:`cache` kept."""
         (self.folder / HELD).unlink(missing_ok=True)
 
     def prune(self, keep: Collection[int]) -> None:

@@ -1,4 +1,4 @@
-"""What the data of several sites look like, side by side (Markert 2022, Figures 5.2-5.5): frames, mean image, colours,
+"""Data of several sites, side by side (Markert 2022, Figures 5.2-5.5): frames, mean image, colours,
 and how often each tool is seen.
 """
 

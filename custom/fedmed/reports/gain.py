@@ -111,7 +111,7 @@ class Gain:
         return f"95 % interval {self.span} over {self.cases}"
 
     @property
-    def in_words(self) -> str:
+    def text(self) -> str:
         return f"{signed(self.difference)} ({self.basis})"
 
 

@@ -180,7 +180,7 @@ def _sentence(gain: Gain, run: Run, their_images: str) -> str:
     """A site's scores, their difference, and what follows from the interval where a reader could overlook it."""
     words = WORDS[run.steps[0].kind]
     ours, theirs = f"{fixed(gain.ours)} with {their_images}", f"{fixed(gain.theirs)} {words.without}"
-    scores = f"{run.score.label} {ours}, {theirs}: {gain.in_words}."
+    scores = f"{run.score.label} {ours}, {theirs}: {gain.text}."
     by = ", by less than 0.0005" if abs(gain.difference or 0.0) < 0.0005 else ""  # which `signed` shows as 0.000
     so = {WORSE: f" It is worse off {words.worse_off}{by}.", NONE_SEEN: " No difference was detected."}
     so |= {TOO_FEW: f" {_cannot_tell(gain)}."}
@@ -217,13 +217,13 @@ def _lacks(run: Run, kind: str) -> str:
     return WORDS[kind].lacks + equal
 
 
-def beside_learning(run: Run) -> list[str]:
+def adaptation_text(run: Run) -> list[str]:
     """Say in sentences what the difference to the control holds beside what is learned, if it does."""
     images, kind = report_of(run).images, run.steps[0].kind
     if is_split(run) or kind == ADAPTED:
         return []
     sentences = [OWN_STATISTICS.format(images=images)] if kind == LEFT_OUT and statistics_note(run) else []
-    does = run.method.beside_learning.format(images=images)
+    does = run.method.adaptation_text.format(images=images)
     if not does or (kind == SILENT and not run.adapts):
         return sentences
     remedy = (
@@ -236,7 +236,7 @@ def gain_notes(run: Run) -> list[str]:
     """Notes for a reader of the table, sites that are worse off first."""
     whats = [f"Worse off {words}" for words in change_heads(run, "with what the sites without labels bring")]
     notes = {
-        what: [f"{g.name}, {g.in_words}" for g in step.gains if g.verdict == WORSE and g.part in (LABELLED, SCORED)]
+        what: [f"{g.name}, {g.text}" for g in step.gains if g.verdict == WORSE and g.part in (LABELLED, SCORED)]
         for what, step in zip(whats, run.steps, strict=True)
     }
     missed = [row[0].name for row in rows(run) if any(gain.difference is None for gain in row)]
@@ -266,4 +266,4 @@ def _table(run: Run) -> Table:
     title = (
         f"{run.job}: {run.score.label} {compared(run)}{', differences with 95 % intervals' if is_split(run) else ''}"
     )
-    return screen_table(title, shown, [headline(run), *beside_learning(run), *gain_notes(run)])
+    return screen_table(title, shown, [headline(run), *adaptation_text(run), *gain_notes(run)])

@@ -159,7 +159,7 @@ def privacy_notes(run: Run) -> list[str]:
     return notes
 
 
-def told_notes(run: Run) -> list[str]:
+def exchange_notes(run: Run) -> list[str]:
     """Say what sites told one another once, and what that cost; a resumed run may have asked again."""
     names = run.method.exchange().names
     notes = []

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedmed.methods.method import lent_by
+from fedmed.methods.method import decoder_source
 from fedmed.plain_text import in_lines, in_markup, in_terminal
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, number
@@ -75,7 +75,7 @@ def _row(run: Run, site: Site, test: dict[str, Any], best: dict[str, Any]) -> Si
         mean=mean,
         std=std,
         cases=tuple(cases[np.isfinite(cases)].tolist()),
-        scored=lent_by(test["decoder_of"]) if test.get("decoder_of") else "",
+        scored=decoder_source(test["decoder_of"]) if test.get("decoder_of") else "",
         low=low,
         high=high,
         own=number(best.get(score.test)),

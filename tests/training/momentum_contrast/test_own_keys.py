@@ -70,7 +70,7 @@ def test_auto_leaves_them_out_at_a_small_site_and_changes_no_bit_at_others(
     build(plain, batches).run()
     engine = build(told, numbered, images=images)
     seen = outputs(engine)
-    assert engine.keys.leaves_own_out == left_out == (not torch.equal(weights(plain), weights(told)))
+    assert engine.keys.drops_own_keys == left_out == (not torch.equal(weights(plain), weights(told)))
     assert seen[0]["own_keys"] == 1  # reported in any case
     kept = copy.deepcopy(network)
     build(kept, numbered, own_keys="keep", images=1).run()
@@ -79,9 +79,9 @@ def test_auto_leaves_them_out_at_a_small_site_and_changes_no_bit_at_others(
 
 def test_sizes_of_the_paper_are_not_small_and_those_of_the_demo_are():
     for queue, images, small in ((1024, 10_000, False), (1024, 5_000, False), (64, 352, False), (64, 250, True)):
-        assert ContrastOptions(queue_size=queue).leaves_own_out(images) == small
-    assert ContrastOptions(own_keys="leave_out").leaves_own_out(10**6)
-    assert not ContrastOptions(own_keys="keep").leaves_own_out(1)
+        assert ContrastOptions(queue_size=queue).drops_own_keys(images) == small
+    assert ContrastOptions(own_keys="leave_out").drops_own_keys(10**6)
+    assert not ContrastOptions(own_keys="keep").drops_own_keys(1)
 
 
 def test_the_images_of_the_keys_are_part_of_the_state(network, numbered):

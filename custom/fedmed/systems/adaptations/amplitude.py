@@ -25,7 +25,7 @@ class Amplitude(Algorithm):
     source: ClassVar[str] = "FedMed's own, after HarmoFL, arXiv 2112.10775"
     overlay: ClassVar[str] = "amplitude_normalisation"
     own_images: ClassVar[bool] = True
-    beside_learning: ClassVar[str] = "show the model their {images} as bright, sharp and noisy as the mean of all"
+    adaptation_text: ClassVar[str] = "show the model their {images} as bright, sharp and noisy as the mean of all"
 
     band_strength: float = 1.0
 

@@ -19,7 +19,7 @@ class Colour(Adaptation):
     title: ClassVar[str] = "colour matching"
     source: ClassVar[str] = "Reinhard et al. 2001, IEEE Computer Graphics and Applications 21(5)"
     overlay: ClassVar[str] = "colour_matching"
-    beside_learning: ClassVar[str] = "show the model their {images} in the colours of the others'"
+    adaptation_text: ClassVar[str] = "show the model their {images} in the colours of the others'"
     telling: ClassVar[str] = "own_colours"
 
     def values(self) -> tuple[AuxiliaryValue, ...]:

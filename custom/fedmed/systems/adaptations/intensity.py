@@ -19,7 +19,7 @@ class Intensity(Adaptation):
     title: ClassVar[str] = "gamma matching"
     source: ClassVar[str] = "FedMed's own, after HarmoFL, arXiv 2112.10775"
     overlay: ClassVar[str] = "gamma_matching"
-    beside_learning: ClassVar[str] = "show the model their {images} nearer to the brightness of the others'"
+    adaptation_text: ClassVar[str] = "show the model their {images} nearer to the brightness of the others'"
     telling: ClassVar[str] = "own_intensities"
 
     def values(self) -> tuple[AuxiliaryValue, ...]:

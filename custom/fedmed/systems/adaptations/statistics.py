@@ -24,7 +24,7 @@ class Statistics(Adaptation):
     title: ClassVar[str] = "own statistics of normalisation"
     source: ClassVar[str] = "Li et al. 2018, arXiv 1603.04779; Schneider et al. 2020, arXiv 2006.16971"
     overlay: ClassVar[str] = "own_statistics"
-    beside_learning: ClassVar[str] = "normalise the model's features by the statistics of their own {images}"
+    adaptation_text: ClassVar[str] = "normalise the model's features by the statistics of their own {images}"
 
     prior: float = 16
     dead_zone: float = 0.25

@@ -19,7 +19,7 @@ LEAST_SPAN = 0.1  # of the score's axis
 
 
 class AddedWeightSection:
-    """The part of a method in which labelled sites judge what the others add; see ``aggregation/do_no_harm.py``."""
+    """The part of a method in which labelled sites judge what the others add; see ``systems/agreement/server.py``."""
 
     def charts(self, run: Run) -> dict[str, Chart]:
         return {"added_weight": Chart(added_weight, CAPTION)} if _of(run, "trust") else {}
@@ -29,7 +29,7 @@ class AddedWeightSection:
 
     def notes(self, run: Run) -> list[str]:
         weights = _of(run, "trust")
-        return [f"The do-no-harm weight of the last round was {weights[-1][1]:.0%}."] if weights else []
+        return [f"The validation-gated weight of the last round was {weights[-1][1]:.0%}."] if weights else []
 
 
 def added_weight(run: Run) -> Figure:
@@ -42,7 +42,7 @@ def added_weight(run: Run) -> Figure:
     more = max(0.0, LEAST_SPAN - (high - low)) / 2
     scores.set_ylim(low - more, high + more)
     weight.set_title("Weight of what is added")
-    _lines(weight, run, {"strength": ("strength", LIGHT[1]), "trust": ("do no harm", INK)}, 1)
+    _lines(weight, run, {"strength": ("strength", LIGHT[1]), "trust": ("validation gate", INK)}, 1)
     highest = max((weight for _, weight in _of(run, "strength")), default=1.0)  # up to 2 of a study
     weight.set_ylim(-0.03, 1.03 * max(1.0, highest))
     return figure

@@ -34,7 +34,7 @@ class LabelledMean:
 
     A rule, see :class:`fedmed.aggregation.rule.ServerRule`. With L the labelled sites' mean, U that of the sites
     without labels (by images times the share of voxels on which they agree, a number that they report), G the model
-    before, and t the do-no-harm weight, 0 to 1, see :class:`DoNoHarm`, the next model is::
+    before, and t the validation-gated weight, 0 to 1, see :class:`ValidationGate`, the next model is::
 
         correct   L + t · strength · (U - G)
         join      L + t · w · (U - L)    w: the share of U's sites in all images times agreement; a labelled site's is 1
@@ -74,7 +74,7 @@ class LabelledMean:
         self.fixed_gate = in_range("fixed_gate", fixed_gate, least=0, most=1)
         self.strength = in_range("strength", strength, above=0, most=2)
         self.mean, self.combine = mean or WeightedMean(), combine
-        self.ramp_rounds, self.gate, self.judge = ramp_rounds, gate, DoNoHarm() if careful else None
+        self.ramp_rounds, self.gate, self.judge = ramp_rounds, gate, ValidationGate() if careful else None
         self.unlabelled = WeightedMean(AgreedSamples())
         self.joined = 0  # rounds in which sites without labels counted
 
@@ -129,7 +129,7 @@ class LabelledMean:
         return outcome
 
     def _strength(self, labelled: Sequence[Contribution], moving: Sequence[Contribution]) -> float:
-        """Weight of U, before the do-no-harm weight."""
+        """Weight of U, before the validation-gated weight."""
         if self.combine == "correct":
             return self.strength * (min(1.0, self.joined / self.ramp_rounds) if self.ramp_rounds else 1.0)
         if self.combine == "average":
@@ -236,7 +236,7 @@ def ungated(labelled: Sequence[Contribution], fixed: float) -> Reasons:
     return [(sites, f"{why}; voxels count from a fixed probability of {fixed:g} on")]
 
 
-class DoNoHarm:
+class ValidationGate:
     """A weight from 0 to 1, the same for all sites without labels: halved while they do harm, raised slowly after.
 
     Every labelled site scores two models of the round before: with what sites without labels added, and without it. The
@@ -270,7 +270,7 @@ class DoNoHarm:
         """
         weight, gains = state.get("weight", 1.0), state.get("gains", {})
         if not isinstance(weight, float) or not 0 <= weight <= 1:
-            raise StateError(f"the kept do-no-harm weight is {weight!r}; it must be a number from 0 to 1")
+            raise StateError(f"the kept validation-gated weight is {weight!r}; it must be a number from 0 to 1")
         if not isinstance(gains, dict) or not all(isinstance(g, float) and -1 <= g <= 1 for g in gains.values()):
             raise StateError(f"the kept gains of the labelled sites are {gains!r}; each must be a number from -1 to 1")
         self.weight, self.gains = weight, dict(gains)

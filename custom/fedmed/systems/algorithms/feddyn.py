@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.rule import Model, RoundFacts
-from fedmed.aggregation.server_step import ServerStep
+from fedmed.aggregation.server_step import ServerOptimizer
 from fedmed.errors import JobError, StateError
 from fedmed.in_range import in_range
 from fedmed.methods.algorithm import Algorithm
@@ -97,7 +97,7 @@ class DynamicTerm(Correction):
 class DynamicStep:
     """FedDyn's state h (Acar et al. 2021, arXiv 2111.04263, Algorithm 1), after a mean in which sites count the same.
 
-    A step, see :class:`fedmed.aggregation.server_step.ServerStep`. With K the number of sites that train in the job,
+    See :class:`fedmed.aggregation.server_step.ServerOptimizer`. With K the number of sites that train in the job,
     whether or not they sent an update in this round::
 
         h_{t+1} = h_t - α · (1/K) Σ_k (ω_k - ω_t)
@@ -115,7 +115,7 @@ class DynamicStep:
         JobError: α is not such a number.
     """
 
-    def __init__(self, alpha: float, delayed_h: bool = False, then: ServerStep | None = None) -> None:
+    def __init__(self, alpha: float, delayed_h: bool = False, then: ServerOptimizer | None = None) -> None:
         self.alpha, self.delayed_h, self.then = in_range("alpha", alpha, above=0), delayed_h, then
         self.h: dict[str, Tensor] = {}
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fedmed.errors import FedMedError
 from fedmed.seeds import derive_seed
 from fedmed.systems.fedmoco.keys import MomentumKeys
-from fedmed.systems.fedmoco.loss import info_nce, told_apart
+from fedmed.systems.fedmoco.loss import contrast_scalars, info_nce
 from fedmed.systems.fedmoco.metadata import SyntheticNegatives, similarity_of, view_of
 from fedmed.systems.fedmoco.options import ContrastOptions
 from fedmed.training.trainer import endless, scaled_learning_rate
@@ -51,7 +51,7 @@ class MomentumContrastEngine(UnlabelledTrainer):
         images: images that the site trains on, by which ``own_keys: auto`` decides; None: not known.
         options: of :class:`ContrastOptions`, and the rest of :class:`UnlabelledTrainer`.
 
-    ``engine.state.output`` has detached scalars: ``loss``; those of :func:`told_apart`; with numbered images
+    ``engine.state.output`` has detached scalars: ``loss``; those of :func:`contrast_scalars`; with numbered images
     ``own_keys``, the share of queries that have a key of their own image in the queue; with other sites' statistics
     ``clamped_fraction`` of :class:`SyntheticNegatives`.
     """
@@ -148,7 +148,7 @@ class MomentumContrastEngine(UnlabelledTrainer):
         with scaled_learning_rate(self.optimizer, self.options.rate_factor(before + self.state.epoch - 1)):
             self.step(self.optimizer, self.options.max_grad_norm)
         self.keys.enqueue(keys, numbers)
-        self.state.output = {"loss": loss.detach(), **told_apart(queries, positive, negatives)}
+        self.state.output = {"loss": loss.detach(), **contrast_scalars(queries, positive, negatives)}
         if same_image is not None:
             self.state.output["own_keys"] = same_image
         if self.synthetic is not None:

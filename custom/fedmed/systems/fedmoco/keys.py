@@ -125,7 +125,7 @@ class MomentumKeys:
 
     def __init__(self, options: ContrastOptions, device: torch.device | str, images: int | None = None) -> None:
         self.options, self.device = options, device
-        self.leaves_own_out = options.leaves_own_out(images)
+        self.drops_own_keys = options.drops_own_keys(images)
         self.queue: KeyQueue | None = None
         self._begun = False
         self._loaded: Mapping[str, Any] = {}
@@ -205,7 +205,7 @@ class MomentumKeys:
                 )
             return similar, None
         same_image = images.to(similar.device)[:, None] == self.queue.images
-        if self.leaves_own_out:  # synthetic ones are of no image
+        if self.drops_own_keys:  # synthetic ones are of no image
             synthetic_draws = similar.shape[1] - same_image.shape[1]
             similar = similar.masked_fill(nn.functional.pad(same_image, (0, synthetic_draws)), -torch.inf)
         return similar, same_image.any(dim=1).float().mean()
@@ -215,7 +215,7 @@ class MomentumKeys:
 
         A round has so many ``steps``, each of which makes ``batch_size`` keys.
         """
-        if self.leaves_own_out:
+        if self.drops_own_keys:
             log.info("negatives are without keys of a query's own image (own_keys: %s)", self.options.own_keys)
         made = steps * batch_size
         if self.options.key_policy != "refill" and self.options.queue_size > made:

@@ -28,7 +28,7 @@ def info_nce(positive: Tensor, negatives: Tensor, temperature: float) -> Tensor:
     return F.cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.long))
 
 
-def told_apart(queries: Tensor, positive: Tensor, negatives: Tensor) -> dict[str, Tensor]:
+def contrast_scalars(queries: Tensor, positive: Tensor, negatives: Tensor) -> dict[str, Tensor]:
     """Measure how well queries (B, d) find their keys, as detached scalars; similarities as for :func:`info_nce`.
 
     ``contrastive_accuracy``: the share of queries that are nearer to their key than to any negative;

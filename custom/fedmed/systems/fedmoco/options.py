@@ -69,7 +69,7 @@ class ContrastOptions:
         """Factor of the learning rate after ``epoch`` epochs of all rounds; a site's optimizer is new in each round."""
         return self.milestone_factor ** sum(epoch >= milestone for milestone in self.milestones)
 
-    def leaves_own_out(self, images: int | None) -> bool:
+    def drops_own_keys(self, images: int | None) -> bool:
         """Tell whether keys of a query's own image are left out at a site with so many images; None: not known."""
         if self.own_keys != "auto":
             return self.own_keys == "leave_out"

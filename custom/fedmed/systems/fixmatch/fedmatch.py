@@ -40,7 +40,7 @@ def vote(logits: Tensor, helpers: Tensor) -> Tensor:
     return F.one_hot(named, logits.shape[1]).sum(dim=0).argmax(dim=1)
 
 
-def helped_loss(
+def helper_loss(
     weak: Tensor, strong: Tensor, helpers: Tensor, classes: Tensor, counts: Tensor, agree: float, learn: float
 ) -> Tensor:
     """``agree · mean_h KL(p_h || p) + learn · CE(vote, p_strong)``, mean over the images that count; 0 without any.
@@ -206,7 +206,7 @@ class HelpedEngine(PseudoLabelTrainer):
     def targets(self, images: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], dict[str, Tensor]]:
         """Helpers' probabilities (H, B, C), votes (B,) and which images count (B,)."""
         logits = self.pseudo_label(images)
-        helpers = self._helped(images, logits)
+        helpers = self._by_helpers(images, logits)
         counts, classes = logits.softmax(dim=1).amax(dim=1) >= self.confidence, vote(logits, helpers)
         self._shape = images.shape[1:]
         scalars = {
@@ -224,11 +224,11 @@ class HelpedEngine(PseudoLabelTrainer):
     def unlabelled_loss(self, q: Tensor, targets: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """The loss of logits (2 B, C), in float32 whatever ``amp`` is, and of ψ."""
         weak, strong = q.float().chunk(2)
-        loss = helped_loss(weak, strong, *targets, self.agree_weight, self.learn_weight)
+        loss = helper_loss(weak, strong, *targets, self.agree_weight, self.learn_weight)
         return loss + self.size_weight * self.network.size() + self.distance_weight * self.network.distance()
 
     @torch.no_grad()
-    def _helped(self, images: Tensor, logits: Tensor) -> Tensor:
+    def _by_helpers(self, images: Tensor, logits: Tensor) -> Tensor:
         self.network.eval()
         probabilities = [self.network.with_psi(images, psi).float().softmax(dim=1) for psi in self.helpers]
         return torch.stack(probabilities) if probabilities else logits.new_empty(0, *logits.shape)

@@ -1,1 +1,1 @@
-"""How folders of recordings are laid out: a file each, found by its name."""
+"""Layouts of folders of recordings: a file each, found by its name."""

@@ -1,4 +1,4 @@
-"""What every layout of recordings has: the base of the classes in this folder, a file each."""
+"""Base of every layout of recordings: that of the classes in this folder, a file each."""
 
 import csv
 import re
@@ -94,7 +94,7 @@ class Layout(ABC):
 
     @abstractmethod
     def fits(self, folder: Path) -> bool:
-        """Whether a folder obviously has this layout."""
+        """True where a folder obviously has this layout."""
 
     @abstractmethod
     def find(self, folder: Path) -> list[Recording]:
@@ -166,7 +166,7 @@ def whole(file: Path, line: int, text: str) -> int:
 
 
 def frames_a_second(video: Path) -> float:
-    """How many frames a file shows a second, as its header says; DataError where it does not."""
+    """Frames a second of a file, as its header says; DataError where it does not."""
     source = open_video(video)
     if not (seconds := source.seconds()) > 0:
         raise DataError(f"{video}: states that it has no length, so its frames have no rate; write it anew with times")
