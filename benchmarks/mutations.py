@@ -4,9 +4,10 @@
     python benchmarks/mutations.py                 # all rooms, some 40 minutes on two cores
     python benchmarks/mutations.py losses jobs     # 8 faults each
 
-A fault is another operator, another bound, a clone left out, or another order, at places spread evenly over a room.
-Each goes into a copy of the checkout, in which the room's own tests run until one fails. A fault that changes nothing
-that can be seen survives rightly, so the number is compared with that of an earlier commit, not with 40.
+A fault is another operator, another bound, a clone left out, or another order. Those of a room with the smallest
+hashes are taken, so that another commit whose code says the same has the same faults. Each goes into a copy of the
+checkout, in which the room's own tests run until one fails. A fault that changes nothing that can be seen survives
+rightly, so the number is compared with that of an earlier commit, not with 40.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -28,7 +30,7 @@ TESTS = {  # room -> folders of tests
     "privacy": ["privacy", "flare"],
     "jobs": ["jobs", "scripts/test_package_job.py"],
 }
-EACH, SECONDS = 8, 900
+EACH, SECONDS = 8, 3600
 SWAPPED = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -65,13 +67,14 @@ def mutated(node: ast.expr) -> ast.expr | None:
 
 
 def faults(room: str) -> list[tuple[Path, ast.expr, str]]:
-    """Places spread evenly over a room: file, expression, and the text that takes its place."""
-    found = []
+    """Faults of a room: file, expression, and the text that takes its place; each text once."""
+    found = {}
     for path in sorted((CHECKOUT / "custom/fedmed" / room).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.expr) and node.lineno == node.end_lineno and (fault := mutated(node)) is not None:
-                found.append((path.relative_to(CHECKOUT), node, f"({ast.unparse(ast.fix_missing_locations(fault))})"))
-    return [found[(2 * n + 1) * len(found) // (2 * EACH)] for n in range(EACH)]
+                text = f"({ast.unparse(ast.fix_missing_locations(fault))})"
+                found.setdefault(sha256(text.encode()).digest(), (path.relative_to(CHECKOUT), node, text))
+    return [found[key] for key in sorted(found)[:EACH]]
 
 
 def killed(room: str, path: Path, node: ast.expr, text: str) -> bool:
