@@ -205,7 +205,8 @@ def test_no_argument_changes_and_identical_sites_are_as_one():
     model, change = {"w": torch.ones(3)}, torch.full((3,), 0.5)
     one, three = (WeightedMean(step=ServerAdamW()) for _ in range(2))
     alone = one.aggregate(model, [update(w=change)]).tensors["w"]
-    assert torch.equal(three.aggregate(model, [update(s, w=change) for s in "abc"]).tensors["w"], alone)
+    together = three.aggregate(model, [update(s, w=change) for s in "abc"]).tensors["w"]
+    torch.testing.assert_close(together, alone, rtol=2e-7, atol=0)  # thirds do not sum to 1 exactly
     assert model["w"].tolist() == [1.0] * 3 and change.tolist() == [0.5] * 3
 
 

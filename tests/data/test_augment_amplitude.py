@@ -43,7 +43,7 @@ def test_four_pixels_worked_out_by_hand():
     assert torch.allclose(mixed(x, twenty, 1.0), torch.full_like(x, 5), atol=1e-12)
     assert torch.allclose(mixed(x, twenty, 0.0), x, atol=1e-12)
     four = exact(torch.tensor([[[[4.0, 0.0], [0.0, 0.0]]]], dtype=torch.float64))
-    assert torch.equal(four * 4, torch.full_like(x, 4))
+    torch.testing.assert_close(four * 4, torch.full_like(x, 4))
     assert torch.allclose(mixed(x, four, 0.5)[0, 0], torch.tensor([[0.5, 1.0], [1.5, 4.0]]).double(), atol=1e-12)
 
 

@@ -33,7 +33,8 @@ def test_two_rounds(write_tiny_phases_job, answers, tmp_path):
     assert [line["bytes_up"] for line in rounds_of(tmp_path / "ws")] == [up, up]
     ((task, update),) = [(t, u) for t, u in answers if u.site == "lap_harbor" and u.round == 1]
     for name in classifier:
-        assert torch.equal(server.tensors[name], task.tensors[name] + update.tensors[name])
+        expected = task.tensors[name] + update.tensors[name]  # a mean of one may be rounded another way
+        torch.testing.assert_close(server.tensors[name], expected, rtol=2e-7, atol=0)
         assert update.tensors[name].abs().max() > 0
     moved = [u.tensors["features.conv1.weight"].abs().max() for _, u in answers]
     assert all(value > 0 for value in moved)

@@ -164,7 +164,8 @@ def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_
     for site, other in (OTHERS, OTHERS[::-1]):
         (psi,) = second[site][0].extras["helpers"]
         task, update = first[other]
-        assert all(torch.equal(psi[name], task.tensors[name] + update.tensors[name]) for name in update.tensors)
+        for name, change in update.tensors.items():  # the server's sum may be rounded another way
+            torch.testing.assert_close(psi[name], task.tensors[name] + change, rtol=2e-7, atol=0)
     for name, value in second["lap_bay"][0].tensors.items():
         given = first["lap_bay"][0].tensors[name]
         sent = [update.tensors[name] for _, update in first.values() if name in update.tensors]
