@@ -12,12 +12,11 @@ from fedmed.checks.entries import read_entries
 from fedmed.checks.facts import round_seconds
 from fedmed.checks.measurement import Attempt, Measured, choose_sample, measure
 from fedmed.checks.measuring_process import lack_of_memory
-from fedmed.checks.part_in_job import PartInJob, job_of_bundle
 from fedmed.data.datalist import MaskEntry
 from fedmed.errors import BundleError
+from tests.checks.parts import part_in_job
 
-JOB = job_of_bundle("covid_ct_segmentation", "supervised")
-WORK = PartInJob("study", "supervised", JOB, steps=30, rounds=2)
+WORK = part_in_job("covid_ct_segmentation", "supervised", steps=30, rounds=2)
 DONE = {"step_seconds": 0.5, "prepare_seconds": 2.0, "cache_bytes": 10.0}
 
 

@@ -15,7 +15,7 @@ def test_a_study_is_taken_as_its_job_is(tiny_job):
 
 def test_a_site_is_found_by_its_name(tiny_job):
     work = find_work(str(tiny_job()), "ct_east")
-    assert (work.name, work.role, work.steps, work.rounds) == ("tiny", "unsupervised", 2, 1)
+    assert (work.name, work.role, work.study.steps, work.study.rounds) == ("tiny", "unsupervised", 2, 1)
     assert work.job.overlays("unsupervised") == ["demo", "unlabelled", "consistency"]
 
 
@@ -46,7 +46,7 @@ def test_a_role_that_the_job_does_not_have_is_an_error_also_where_lists_tell_it(
 def test_a_bundle_is_enough_and_the_lists_tell_the_role():
     assert find_work("covid_ct_segmentation", "k", lists={"training": 2}).role == "supervised"
     work = find_work("covid_ct_segmentation", "k", overlays=["demo"], lists={"unlabeled": 2})
-    assert work.job.overlays("unsupervised") == ["demo", "unlabelled", "agreement"] and work.steps is None
+    assert work.job.overlays("unsupervised") == ["demo", "unlabelled", "agreement"] and work.study is None
     assert find_work("covid_ct_segmentation", "k", lists={"testing": 1}).role == "evaluate"
 
 
@@ -65,6 +65,12 @@ def test_what_a_job_needs_of_a_kit(tiny_job):
     (folder / "app_unsupervised" / "custom").rmdir()
     assert client_app(work) == (classes, False)
     assert client_app(find_work("covid_ct_segmentation", "k", "evaluate")) == (set(), False)
+
+
+def test_the_app_of_a_study_is_that_of_its_job(tiny_job):
+    job = tiny_job()
+    app = client_app(find_work(str(job), "ct_east"))
+    assert client_app(find_work(str(next(job.glob("*/config/study.yaml"))), "ct_east")) == app and app[0]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from fedmed.checks.entries import Entry, check_lists, read_entries
 from fedmed.checks.facts import round_seconds, round_steps
 from fedmed.checks.hospital_report import page, print_checked, write_csv
 from fedmed.checks.measurement import Measured
-from fedmed.checks.part_in_job import PartInJob, find_work, job_of_bundle
+from fedmed.checks.part_in_job import find_work
 from fedmed.checks.radiograph_inspection import PICTURE, RadiographInspection
 from fedmed.checks.site_check import Options, check_site
 from fedmed.checks.video_inspection import VideoInspection
@@ -25,6 +25,7 @@ from fedmed.jobs.job_folder import write_job
 from fedmed.kinds.classification import Classification
 from fedmed.kinds.encoder import Encoder
 from fedmed_demo.xray.image_files import Header, save
+from tests.checks.parts import part_in_job
 
 NAMES = ("normal", "bacteria", "virus")
 SKIP = ("training", "disk", "device")
@@ -249,9 +250,10 @@ def test_the_screens_table_has_exact_numbers(xray_site):
 
 def test_a_job_tells_epochs_choice_and_what_it_asks_for(study, pretraining):
     work = find_work(str(study), "hospital_k")
-    assert (work.steps, work.epochs, work.chooses, work.scores, work.extras) == (None, 2, True, True, ())
+    assert (work.study.steps, work.study.epochs, work.chooses, work.scores, work.extras) == (None, 2, True, True, [])
     work = find_work(str(pretraining), "hospital_k")
-    assert (work.chooses, work.scores, work.exchanged, work.extras) == (False, False, ("mu", "sigma", "n"), EXTRAS)
+    assert (work.chooses, work.scores, work.exchanged) == (False, False, ("mu", "sigma", "n"))
+    assert work.extras == list(EXTRAS)
     for role, overlays in {"unsupervised": ["pretrain"], "supervised": []}.items():
         assert find_work("cxr_classification", "k", role).job.overlays(role) == overlays
 
@@ -277,7 +279,7 @@ def test_a_round_of_epochs_is_as_long_as_the_sites_images(check, study):
     assert round_steps(checked) == 3  # 2 epochs of 3 images, one of each class, in batches of 2
     assert round_seconds(checked) == pytest.approx(3 * 0.5 + 4 * 0.1)
     checked.kind = Encoder()
-    checked.work = PartInJob("pre", "unsupervised", job_of_bundle("b", "unsupervised"), epochs=1, chooses=False)
+    checked.work = part_in_job("b", "unsupervised", epochs=1, select="last")
     checked.measured = Measured(batch=2, step_seconds=0.5, metadata_seconds=0.25)
     assert round_seconds(checked) == pytest.approx(4 * 0.5 + 8 * 0.25)  # 8 images without their labels
 

@@ -12,7 +12,6 @@ from fedmed.checks.entries import check_lists, read_entries
 from fedmed.checks.facts import round_steps
 from fedmed.checks.hospital_report import page, print_checked, write_csv
 from fedmed.checks.measurement import Measured, choose_sample, write_datalist
-from fedmed.checks.part_in_job import PartInJob, job_of_bundle
 from fedmed.checks.site_check import Options, check_site
 from fedmed.checks.video_inspection import MaskInspection, PhaseInspection, VideoInspection
 from fedmed.data.datalist import Video
@@ -20,6 +19,7 @@ from fedmed.kinds.kind import Kind
 from fedmed.kinds.phases import Phases
 from fedmed.kinds.segmentation_3d import Segmentation3D
 from fedmed.settings.site import load_file
+from tests.checks.parts import part_in_job
 
 
 class Videos(Kind):
@@ -120,7 +120,7 @@ def test_copies_and_frames_out_of_the_body(site, opened, tmp_path):
 def test_a_round_of_epochs_is_as_long_as_the_frames_of_all_videos(site, opened):
     yaml = site(**dict.fromkeys("abcde", "training"), f="validation")
     entries, cases, _ = opened(yaml)
-    work = PartInJob("study", "supervised", job_of_bundle("b", "supervised"), epochs=2)
+    work = part_in_job("b", "supervised", epochs=2)
     measured = Measured(batch=8, step_seconds=0.5, frames=24)  # of three videos, which have 4 seconds each
     known = {"entries": entries, "cases": cases, "kind": Videos(), "role": "supervised", "work": work}
     checked = CheckedSite(load_file(yaml), measured=measured, **known)

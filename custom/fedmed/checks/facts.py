@@ -74,12 +74,12 @@ def _job(checked: CheckedSite) -> Rows:
 
 def round_steps(checked: CheckedSite) -> int | None:
     """Optimizer steps of one round at this site; of a job that counts epochs they follow from its images or frames."""
-    measured, work = checked.measured, checked.work
-    if work is None or work.steps or not work.epochs or not measured or not measured.batch:
-        return work.steps if work else None
+    measured, study = checked.measured, checked.work.study if checked.work else None
+    if study is None or study.epochs is None or not measured or not measured.batch:
+        return study.steps if study else None
     reads = checked.trains_on
     share = reads.labelled / reads.listed if checked.kind.labelled and reads.listed else 1.0
-    return math.ceil(work.epochs * share * checked.samples / measured.batch)
+    return math.ceil(study.epochs * share * checked.samples / measured.batch)
 
 
 def round_seconds(checked: CheckedSite) -> float | None:
@@ -109,7 +109,8 @@ def _work(checked: CheckedSite) -> Rows:
     rows.append(("preparing a case, once", f"{measured.prepare_seconds:.3g} s" if measured.prepare_seconds else None))
     if (seconds := round_seconds(checked)) is not None and (steps := round_steps(checked)):
         rows.append((f"a round of {count(steps, 'step')}", _about(seconds)))
-        rows.append((f"all {work.rounds} rounds", _about(seconds * work.rounds) if work.rounds else None))
+        rounds = work.job.study.rounds
+        rows.append((f"all {rounds} rounds", _about(seconds * rounds)))
     rows += [
         ("memory", f"{size(measured.peak_bytes)} at most, beside NVFlare's own"),
         ("GPU memory", f"{size(measured.cuda_peak_bytes)} at most" if measured.cuda_peak_bytes else None),

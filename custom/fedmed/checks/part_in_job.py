@@ -18,35 +18,50 @@ from fedmed.methods.supervised_fedavg import SupervisedFedAvg
 
 @dataclass(frozen=True)
 class PartInJob:
-    """A site's part in a job, or what it would do with a bundle; None where only a job says it.
+    """A site's part in a job, or what it would do with a bundle, of which no folder is known.
 
     Attributes:
         name: of the job or bundle.
         role: ``supervised``, ``unsupervised`` or ``evaluate``.
         job: the job, or one that says nothing but the bundle, see :func:`job_of_bundle`.
-        steps, epochs: length of a round: optimizer steps, or passes over the site's images.
-        rounds, folder: of the job.
+        folder: of the job.
         part: the site in the job whose part this is; another one when only the role was known.
         by_lists: whether nothing but the site's own lists tells its role.
-        chooses: whether labelled sites score models on their validation lists, by which one is chosen.
-        scores: whether the result is scored on the testing lists.
-        exchanged: values that sites send of their images before they train (a ``metadata`` task).
-        extras: all that the job asks for beside updates and scores; a site sends what its own settings allow.
     """
 
     name: str
     role: str
     job: Job
-    steps: int | None = None
-    rounds: int | None = None
     folder: Path | None = None
     part: str = ""
     by_lists: bool = False
-    epochs: float | None = None
-    chooses: bool = True
-    scores: bool = True
-    exchanged: tuple[str, ...] = ()
-    extras: tuple[str, ...] = ()
+
+    @property
+    def study(self) -> Study | None:
+        """Study of a job; None of a bundle alone, for which nobody says how long it trains."""
+        return self.job.study if self.folder else None
+
+    @property
+    def chooses(self) -> bool:
+        """True where labelled sites score models on their validation lists, by which one is chosen."""
+        return self.study is None or self.study.select != "last"
+
+    @property
+    def scores(self) -> bool:
+        """True where the result is scored on the testing lists."""
+        return self.study is None or self.study.evaluate
+
+    @property
+    def exchanged(self) -> tuple[str, ...]:
+        """Values that the site sends of its images before it trains (a ``metadata`` task)."""
+        return self.job.exchange.names if self.folder and self.job.exchange.sends(self.role) else ()
+
+    @property
+    def extras(self) -> list[str]:
+        """All that the job asks for beside updates and scores; a site sends what its own settings allow."""
+        if self.folder is None or self.role == "evaluate":
+            return []
+        return sorted([*self.exchanged, *self.job.method.with_update(needed=True)])
 
     def request(self) -> dict[str, Any]:
         """Plain values, of which :func:`requested_job` makes the job again, in another process."""
@@ -142,21 +157,4 @@ def _of_job(folder: Path, site: str, role: str | None, lists: Mapping[str, int],
         raise JobError(
             f"the job {folder} gives site '{site}' the role '{named[match]}', not '{role}'; leave --role out"
         )
-    study = job.study
-    exchanged = job.exchange.names if job.exchange.sends(named[match]) else ()
-    extras = () if named[match] == "evaluate" else (*exchanged, *job.method.with_update(needed=True))
-    return PartInJob(
-        job.name,
-        named[match],
-        job,
-        steps=study.steps,
-        rounds=study.rounds,
-        folder=folder,
-        part=match,
-        by_lists=by_lists,
-        epochs=study.epochs,
-        chooses=study.select != "last",
-        scores=study.evaluate,
-        exchanged=exchanged,
-        extras=tuple(sorted(extras)),
-    )
+    return PartInJob(job.name, named[match], job, folder, match, by_lists)

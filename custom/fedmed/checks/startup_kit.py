@@ -17,7 +17,7 @@ from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_findings import SiteFinding, link_finding
 from fedmed.errors import SiteConfigError
 from fedmed.files import read_json
-from fedmed.jobs.app_configs import job_classes
+from fedmed.jobs.app_configs import job_classes, role_config
 from fedmed.jobs.app_shape import LIMITS
 
 FILES = ("fed_client.json", "client.crt", "client.key", "rootCA.pem", "sub_start.sh")
@@ -210,6 +210,8 @@ def client_app(work: PartInJob) -> tuple[set[str], bool]:
     """Class paths that the site's app of the job names, and whether it brings a folder ``custom``."""
     if work.folder is None:
         return set(), False
+    if work.folder.is_file():  # a study, of which the job is not written yet
+        return set(class_paths(role_config(work.job, work.role))), work.job.study.custom
     meta = json.loads((work.folder / "meta.json").read_text(encoding="utf-8"))
     apps = [work.folder / app for app, sites in meta["deploy_map"].items() if work.part in sites]
     configs = [json.loads((app / "config" / "config_fed_client.json").read_text(encoding="utf-8")) for app in apps]

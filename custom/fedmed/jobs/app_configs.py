@@ -41,7 +41,7 @@ def files(job: Job) -> dict[str, str]:
     server = server_config(job.method.aggregator if job.all_shared else PARTIAL)
     made = {"meta.json": _json(meta), "app_server/config/config_fed_server.json": _json(server)}
     for role in roles:
-        made[f"app_{role}/config/config_fed_client.json"] = _json(_client(job, role))
+        made[f"app_{role}/config/config_fed_client.json"] = _json(role_config(job, role))
     for app in ["server", *roles]:
         made[f"app_{app}/config/{STUDY}"] = job.text
     for app in ["server", *roles] if job.study.custom else []:
@@ -49,7 +49,7 @@ def files(job: Job) -> dict[str, str]:
     return made
 
 
-def _client(job: Job, role: str) -> dict[str, Any]:
+def role_config(job: Job, role: str) -> dict[str, Any]:
     """``config_fed_client.json`` of a role, with the tasks that its sites may get."""
     tasks: Mapping[str, bool] = {
         "train": True,

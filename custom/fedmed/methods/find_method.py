@@ -73,9 +73,8 @@ def _chosen(one: Any) -> dict[str, Any]:
     return {"name": one, "args": {}} if isinstance(one, str) else dict(one)
 
 
-def study_of_run(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values of the study in a ``run.json``, those that are not the default; of one that is not recorded none."""
-    config = facts.get("config") or {}
+def study_of_run(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values of the study in the ``config`` of a ``run.json``, those that are not the default; none if empty."""
     if "study" in config or "controller" not in config:
         return dict(config.get("study") or {})
     said = {**(config.get("aggregator") or {}), **config["controller"]}  # as FedMed 0.1 wrote it
@@ -154,7 +153,7 @@ def method_of_run(facts: Mapping[str, Any], allowed: Collection[str] = ()) -> Me
     Raises:
         JobError: as :func:`load_method`.
     """
-    spec = method_spec(study_of_run(facts))
+    spec = method_spec(study_of_run(facts.get("config") or {}))
     return load_method(spec, allowed) if spec else Method()
 
 

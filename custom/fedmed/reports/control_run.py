@@ -145,7 +145,7 @@ def _compared(part: str, config: dict[str, Any]) -> dict[str, Any]:
         return dict((config.get("rule") or {}).get("args") or {})
     if part == "model":
         return config.get("model") or {}
-    study = study_of_run({"config": config})
+    study = study_of_run(config)
     spec = method_spec(study)
     said = {key: value for key, value in study.items() if key not in ("algorithm", "adaptation")}
     return {**said, **({"method": spec} if spec else {})}

@@ -82,7 +82,7 @@ class LiveState:
     def run_event(self, facts: dict[str, Any]) -> None:
         """Take the ``run.json`` of the run."""
         self.label, self.scalars = score_of(facts).label, leading(declared(known_method(facts)))
-        self.validated = study_of_run(facts).get("select") != "last"
+        self.validated = study_of_run(facts.get("config") or {}).get("select") != "last"
         self.total_rounds = int(facts.get("rounds") or self.total_rounds)
 
     def headings(self) -> dict[str, str]:

@@ -106,7 +106,7 @@ class Run:
     @cached_property
     def study(self) -> dict[str, Any]:
         """Plain values of the study, those that are not the default."""
-        return study_of_run({"config": self.config})
+        return study_of_run(self.config)
 
     @property
     def warm_rounds(self) -> int:
