@@ -225,15 +225,6 @@ def test_the_record_says_when_and_from_which_model(serve, submit):
     assert json.loads((site.data_root / CORRECTED / RECORD).read_text())[-1]["model"] == "unknown"
 
 
-def test_a_dry_run_writes_nothing(serve, submit):
-    site, work = serve()
-    submit(work.folder, "a")
-    before = tree(site.data_root)
-    result = use_labels(site, work, dry_run=True)
-    assert (done(result), result.labelled, result.unlabelled) == ({"a": "new"}, 1, 2)
-    assert tree(site.data_root) == before
-
-
 @pytest.mark.parametrize("fail_at", [0, 1, 2, 3, 4])
 def test_a_full_disk_changes_nothing(serve, submit, monkeypatch, fail_at):
     """Two masks, the old datalist, the new one and the record are written; the disk is full at each of them."""

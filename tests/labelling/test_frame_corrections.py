@@ -176,18 +176,3 @@ def test_empty_masks_are_taken_beside_others_alone(serve):
     site, work = serve(everything=True, training="a", unlabeled="b")
     submit(work, "a1", mask())
     assert done(use_labels(site, work))["a1"][0] == "replaced"
-
-
-def test_a_full_disk_leaves_everything_as_it_was(serve, monkeypatch):
-    site, work = serve(unlabeled="ab")
-    submit(work, "a1", mask((1, 1, 1)))
-    before = site.datalist.read_bytes()
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(DataError, match="No space left"):
-        use_labels(site, work)
-    monkeypatch.undo()
-    assert site.datalist.read_bytes() == before and not (site.data_root / CORRECTED).exists()

@@ -3,6 +3,7 @@
 import errno
 import json
 import re
+import shutil
 import socket
 from pathlib import Path
 
@@ -129,15 +130,24 @@ def test_the_kind_of_a_bundle_that_nobody_trusts_is_not_imported(make_bundle, st
     assert serve.main([str(studies), str(bundle)]) == 2 and "--trust" in capsys.readouterr().err
 
 
-def test_an_unknown_bundle(launch, studies, tmp_path):
-    assert "the folder does not exist" in refused(launch(studies, tmp_path / "nowhere_segmentation"))
+def without(name):
+    return lambda bundle: (bundle / name).unlink()
 
 
-@pytest.mark.parametrize("name", ["metadata.json", "inference.yaml"])
-def test_a_folder_that_is_not_a_bundle(launch, make_bundle, studies, name):
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (shutil.rmtree, "the folder does not exist"),
+        (without("configs/metadata.json"), "is not a bundle: configs/metadata.json is missing"),
+        (without("configs/inference.yaml"), "is not a bundle: configs/inference.yaml is missing"),
+        (without("models/model.pt"), "has no weights: models/model.pt is missing"),
+        (lambda b: (b / "models/model.pt").rename(b / "models/pretrained.pt"), "a pre-trained encoder and no model"),
+    ],
+)
+def test_a_folder_that_is_not_a_whole_bundle(launch, make_bundle, studies, damage, words):
     bundle = make_bundle()
-    (bundle / "configs" / name).unlink()
-    assert f"is not a bundle: configs/{name} is missing" in refused(launch(studies, bundle))
+    damage(bundle)
+    assert words in refused(launch(studies, bundle))
 
 
 @pytest.mark.parametrize(
@@ -145,12 +155,6 @@ def test_a_folder_that_is_not_a_bundle(launch, make_bundle, studies, name):
 )
 def test_a_name_that_does_not_say_the_task(launch, make_bundle, studies, name):
     assert re.search("rename it to|name the folder", refused(launch(studies, make_bundle(name))))
-
-
-def test_a_bundle_of_an_encoder_alone(launch, make_bundle, studies):
-    bundle = make_bundle("cxr_classification", axes=2)
-    (bundle / "models" / "model.pt").rename(bundle / "models" / "pretrained.pt")
-    assert "a pre-trained encoder and no model that names classes; train" in refused(launch(studies, bundle))
 
 
 @pytest.mark.parametrize(
@@ -174,12 +178,6 @@ def test_a_kind_without_an_answer_about_an_image(launch, make_bundle, studies, p
     path.write_text(json.dumps({**former, "kind": "phases_over_time"}))
     text = refused(launch(studies, bundle))
     assert f"{place}: a model of the kind 'phases_over_time' has no answer about a single image" in text
-
-
-def test_a_bundle_without_weights(launch, make_bundle, studies):
-    bundle = make_bundle()
-    (bundle / "models" / "model.pt").unlink()
-    assert "has no weights: models/model.pt is missing" in refused(launch(studies, bundle))
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,12 @@
-import json
-import subprocess
-import sys
-from pathlib import Path
+"""scripts/use_labels.py on a site of three scans without masks."""
 
-import nibabel as nib
-import numpy as np
+import json
+
 import pytest
 import yaml
 
-SHAPE, AFFINE = (6, 5, 4), np.diag([0.7, 0.7, 2.0, 1.0])
-SCRIPT = Path(__file__).parents[2] / "scripts" / "use_labels.py"
-
-
-def save(path, values):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nib.save(nib.Nifti1Image(values, AFFINE), path)
+from fedmed.labelling.studies import prepare_work
+from tests.labelling.scans import ones, save_nifti, tree
 
 
 @pytest.fixture
@@ -24,10 +16,10 @@ def use_labels(load_script):
 
 @pytest.fixture
 def site(tmp_path):
-    """YAML of a site with three unlabelled scans."""
+    """YAML of the site."""
     root = tmp_path / "site"
     for name in "abc":
-        save(root / f"{name}.nii.gz", np.arange(120, dtype=np.int16).reshape(SHAPE))
+        save_nifti(root / f"{name}.nii.gz")
     (root / "datalist.json").write_text(json.dumps({"unlabeled": [{"image": f"{name}.nii.gz"} for name in "abc"]}))
     path = tmp_path / "hospital_b.yaml"
     path.write_text(yaml.safe_dump({"site": "hospital_b", "data_root": str(root)}))
@@ -36,23 +28,20 @@ def site(tmp_path):
 
 @pytest.fixture
 def work(site):
-    from fedmed.labelling.studies import prepare_work
-
     return prepare_work(site).folder
 
 
-def submit(work, name, voxels=10, value=1):
-    mask = np.zeros(SHAPE, np.uint8)
-    mask.reshape(-1)[:voxels] = value
-    save(work / "labels" / "final" / f"{name}.nii.gz", mask)
+def submit(work, name, mask):
+    save_nifti(work / "labels" / "final" / f"{name}.nii.gz", mask)
 
 
 def test_a_label_is_used_and_what_happens_next_is_said(use_labels, site, work, capsys):
-    submit(work, "b", 1000)
+    submit(work, "b", ones(120))
+    before = tree(site.parent / "site")
     assert use_labels([str(site), "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "Nothing was changed: --dry-run.\nhospital_b would have 1 labelled" in shown
-    assert "training" not in (site.parent / "site/datalist.json").read_text()
+    assert tree(site.parent / "site") == before
     assert use_labels([str(site)]) == 0
     shown = capsys.readouterr().out
     assert "0.12" in shown and "new" in shown  # 120 voxels of 0.98 mm³
@@ -78,14 +67,9 @@ def test_errors_are_one_line(use_labels, site, tmp_path, capsys):
 
 
 def test_only_refused_labels_are_an_error(use_labels, site, work, capsys):
-    submit(work, "a", value=2)
+    submit(work, "a", ones() * 2)
     assert use_labels([str(site)]) == 2
     shown = capsys.readouterr()
     assert "values other than 0 and 1: 2" in shown.out and "no label could be used" in shown.err
-    submit(work, "b")
+    submit(work, "b", ones())
     assert use_labels([str(site)]) == 0
-
-
-def test_help_is_shown_by_the_script_itself():
-    shown = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, check=True).stdout
-    assert "SITE_YAML" in shown and "corrected_labels" in shown
