@@ -109,12 +109,6 @@ def test_a_bundle_that_needs_fedmed_to_infer_is_refused(check):
         check(imports)
 
 
-def test_a_missing_image_is_named_and_nothing_is_written(finished_run, tmp_path):
-    with pytest.raises(ExportError, match="--verify: the image .*nowhere.nii.gz does not exist"):
-        export_bundle(finished_run, tmp_path / "x_segmentation", verify=tmp_path / "nowhere.nii.gz")
-    assert not list(tmp_path.iterdir())
-
-
 def test_an_image_that_cannot_be_read_is_said(finished_run, tmp_path):
     (tmp_path / "broken.nii.gz").write_bytes(b"no image")
     with pytest.raises(ExportError, match="cannot infer the image before the export"):

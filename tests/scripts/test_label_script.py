@@ -68,11 +68,6 @@ def calls(checkout):
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_it_can_be_executed_and_parsed():
-    path = ROOT / "scripts" / "label.sh"
-    assert os.access(path, os.X_OK) and subprocess.run(["bash", "-n", str(path)]).returncode == 0
-
-
 def test_the_environment_is_made_once(checkout):
     first = run(checkout, "--setup")
     assert first.returncode == 0, first.stderr

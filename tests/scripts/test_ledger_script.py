@@ -46,11 +46,13 @@ def test_the_dry_run_of_a_demo_site(main, tiny_job, tiny_site_configs, tmp_path,
     ("arguments", "message"),
     [
         (["nowhere"], "no ledger at nowhere"),
+        (["{empty}"], "nothing has been sent yet"),
         (["--dry-run", "nowhere.yaml", "--job", "x"], "nowhere.yaml: not a readable YAML file"),
     ],
 )
-def test_mistakes_are_said_in_one_line(main, arguments, message, capsys):
-    assert main(arguments) == 2
+def test_mistakes_are_said_in_one_line(main, arguments, message, tmp_path, capsys):
+    (tmp_path / "ledger.jsonl").touch()
+    assert main([argument.format(empty=tmp_path) for argument in arguments]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -59,8 +61,3 @@ def test_arguments_that_do_not_go_together(main, arguments):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
-
-
-def test_an_empty_ledger(main, tmp_path, capsys):
-    (tmp_path / "ledger.jsonl").write_text("")
-    assert main([str(tmp_path)]) == 2 and "nothing has been sent yet" in capsys.readouterr().err

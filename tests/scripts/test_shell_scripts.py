@@ -61,7 +61,7 @@ def calls(checkout):
     return path.read_text().splitlines() if path.exists() else []
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", [*SCRIPTS, "scripts/label.sh"])
 def test_scripts_can_be_executed_and_parsed(script):
     assert os.access(ROOT / script, os.X_OK), f"chmod +x {script}"
     assert subprocess.run(["bash", "-n", str(ROOT / script)]).returncode == 0

@@ -46,7 +46,6 @@ def test_a_file_that_does_not_fit_is_an_error(script, scan, capsys):
 
 def test_a_file_that_does_not_fit_into_memory_is_an_error(script, scan, capsys, claim_shape):
     claim_shape(scan / "mask.nii.gz", 1900, 1900, 1900)
-    assert (
-        script.main([*(str(scan / f"{name}.nii.gz") for name in ("scan", "mask")), "--out", str(scan / "p.png")]) == 2
-    )
+    files = [str(scan / f"{name}.nii.gz") for name in ("scan", "mask")]
+    assert script.main([*files, "--out", str(scan / "p.png")]) == 2
     assert "mask.nii.gz does not fit into memory" in capsys.readouterr().err
