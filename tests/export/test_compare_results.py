@@ -42,22 +42,9 @@ def test_other_masks_of_frames(compare, after, words):
         compare({"a.png": [[0, 1], [2, 0]]}, after)
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ("phases", ("a row in `predictions.csv`", "returns 6 logits for each", "`softmax(logits)`")),
-        (
-            "segmentation_2d",
-            ("a PNG of the same name with its mask", "6 logits for each of its pixels", "largest logit"),
-        ),
-        ("presence", ("a row in `predictions.csv`", "`sigmoid(logits)`, each tool for itself")),
-    ],
-)
-def test_how_frames_are_run(kind, words):
-    environment = Environment(
-        loader=PackageLoader("fedmed.export"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    made = installed()[kind]
-    template = environment.get_template(made.card.how_to_run)
-    text = template.render(kind=made, folder="mine", shape="(N, 3, 24, 32)", value_range="0…1", channels=6, onnx=True)
-    assert all(word in text for word in (*words, "`models/model.onnx` the same", "$FEDMED_HOME/bundles")), text
+@pytest.mark.parametrize(("kind", "word"), [("phases", "softmax"), ("segmentation_2d", "PNG"), ("presence", "sigmoid")])
+def test_how_frames_are_run(kind, word):
+    made, environment = installed()[kind], Environment(loader=PackageLoader("fedmed.export"), undefined=StrictUndefined)
+    facts = {"folder": "mine", "shape": "(N, 3, 24, 32)", "value_range": "0…1", "channels": 6, "onnx": True}
+    text = environment.get_template(made.card.how_to_run).render(kind=made, **facts)
+    assert word in text and "models/model.onnx" in text and "None" not in text

@@ -23,9 +23,6 @@ def federation(exported_bundle):
 
 def test_a_reader_finds_what_she_needs(exported_bundle, federation):
     card = (exported_bundle / "docs" / "README.md").read_text()
-    headings = [line[3:] for line in card.splitlines() if line.startswith("## ")]
-    assert headings == ["Intended use", "How it was trained", "Results", "Limits", "Run it", "Checks", "Software",
-                        "Licence and citation"]  # fmt: skip
     assert "Not a medical device" in card and "0 = background, 1 = COVID-19 lesion" in card
     assert "SegResNet, 443 thousand parameters" in card and "| `pixdim` | 8.0, 8.0, 16.0 |" in card
     for row in federation["sites"]:

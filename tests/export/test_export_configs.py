@@ -131,10 +131,7 @@ def test_what_an_export_writes_is_opened_as_a_given_bundle_is(name, tmp_path):
     ("bundle", "what"),
     [
         ("surgical_phase_classification", "videos"),
-        ("surgical_tool_classification", "videos"),
-        ("instrument_segmentation", "videos"),
         ("covid_ct_segmentation", "images"),
-        ("cxr_classification", "images"),
     ],
 )
 def test_the_last_step_names_what_the_model_is_run_on(bundle, what):

@@ -12,7 +12,6 @@ from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.reports.run import read_run
-from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
@@ -55,10 +54,8 @@ def test_every_site_tests_the_mean_of_the_last_rounds(averaged):
 
 def test_the_report_says_of_which_rounds_it_is(averaged):
     run = read_run(averaged.folder)
-    assert "After 3 rounds with 2 sites, the mean of rounds 2 and 3 reaches a mean test Dice of" in page(run)
-    report = report_of(run)
-    assert report.note(run) == "No model was selected by a score: the tested model is the mean of rounds 2 and 3."
-    assert dict(report.figures(run))["selected"] == "2 and 3, mean"
+    assert dict(report_of(run).figures(run))["selected"] == "2 and 3, mean"
+    assert "the mean of rounds 2 and 3" in report_of(run).note(run)
 
 
 @pytest.mark.parametrize("which", ["selected", "last"])

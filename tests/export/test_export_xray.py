@@ -129,10 +129,8 @@ def test_metadata_have_the_runs_classes_sizes_and_scores(classifier):
 def test_the_card_speaks_of_labels_and_intervals_not_of_masks(classifier):
     card = card_of(classifier[1])
     assert "a probability each: normal, consolidation, interstitial" in card and "2 sites with labels" in card
-    assert "| Validation AUROC | Test AUROC | 95 % interval | Test accuracy | Test images |" in card
     assert "mask" not in card.lower() and "Dice" not in card and "infer_nifti" not in card
     assert "softmax(logits / 1.25)" in card and "calibrated by one temperature, 1.250" in card
-    assert "equal probabilities" in card and "on a generated chest X-ray" in card
     for site in SITES:
         assert site not in card and site not in json.dumps(described(classifier[1]))
 
@@ -190,15 +188,12 @@ def test_configs_of_an_encoder_are_those_of_a_classifier(encoder):
 
 def test_the_card_of_an_encoder_says_what_it_is(encoder):
     card, run = card_of(encoder[1].out), read_finished(encoder[0])
-    assert "pre-trained encoder (models/pretrained.pt) and no trained classifier" in card
-    assert "pre-training without labels by 2 sites (30 images), 2 rounds of 1 epoch" in card
     assert "Images never left a site; statistics of their features (`mu`, `sigma` and `n`) did, in round 2." in card
     assert run.method.title == "FedMoCo" and run.method.card() in card
-    assert "Updates are averaged by the number `rsa` that sites report; shared: all layers" in card
     last = described(encoder[1].out)["federation"]["last_round"]
     sent = [site["train_contrastive_accuracy"] for site in run.rounds[-1]["sites"].values()]
     assert last["train_contrastive_accuracy"] == pytest.approx(sum(sent) / 2)
-    assert f"contrastive accuracy {sum(sent) / 2:.1%}" in card and "finetune.yaml" in card and "linear.yaml" in card
+    assert f"contrastive accuracy {sum(sent) / 2:.1%}" in card
     assert "AUROC" not in card and "| Site |" not in card and "checkpoint_tensors: ['^encoder" in card
 
 

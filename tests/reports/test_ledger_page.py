@@ -10,8 +10,8 @@ SCORES = {
     "answer": "scores",
     "task": "evaluate",
     "tensors": {},
-    "extras": [],
     "bytes": 9,
+    "extras": [],
     "metrics": {"x": 1.0},
 }
 

@@ -100,11 +100,7 @@ def test_the_page_tells_losses_changes_and_weights_and_no_score(written):
         "Representation kept in a round, r",
         "Weight in the aggregate",
         "no site has tested it",
-        "scripts/package_job.py --init linear &gt; ",
-        "cp run/server/simulate_job/app_server/FL_global_model.pt models/",
         "No summary came from cxr_children.",
-        "--set bundle=",
-        "the more a site's model changed, the more it weighs",
         "6.5 kB a round, both ways",
     ):
         assert words in html.replace("&#39;", "'"), words
