@@ -1,6 +1,7 @@
 """Small sites whose names of files, folders and patients nothing else contains."""
 
 import json
+import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,13 +9,14 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent))
 from made_kits import SAFE, Authority  # noqa: E402
 
 from fedmed.checks.startup_kit import LIMITS  # noqa: E402
-from fedmed.settings.site import SiteConfig, parse_site  # noqa: E402
+from fedmed.settings.site import SiteConfig, load_site, parse_site  # noqa: E402
 
 AFFINE = np.diag([-0.8, -0.8, 5.0, 1.0])
 SHAPE = (20, 18, 8)
@@ -119,3 +121,28 @@ def make_kit(tmp_path, authority):
         return tmp_path / "kit"
 
     return make
+
+
+@pytest.fixture
+def configs(tmp_path, tiny_site_configs, monkeypatch):
+    """Folder of the YAMLs of the tiny sites, to be changed."""
+    folder = shutil.copytree(tiny_site_configs, tmp_path / "configs")
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
+    return folder
+
+
+@pytest.fixture
+def change_lists(configs, tmp_path):
+    """Return a function: site, function -> gives the site a datalist that the function has altered."""
+
+    def altered(site, change):
+        config = load_site(site)
+        root = shutil.copytree(config.data_root, tmp_path / f"data_{site}")
+        datalist = root / config.datalist.relative_to(config.data_root)
+        content = json.loads(datalist.read_text())
+        change(content)
+        datalist.write_text(json.dumps(content))
+        values = {"data_root": str(root), "datalist": datalist.name, "device": "cpu", "threads": 1}
+        (configs / f"{site}.yaml").write_text(yaml.safe_dump(values))
+
+    return altered

@@ -1,36 +1,21 @@
 """The control of a job is written and checked before anything runs; what is in its way is said then."""
 
-import json
 import re
 import shutil
 
 import pytest
-import yaml
 
 from fedmed.checks.control_check import is_done, unmeasured, write_control
 from fedmed.errors import JobError
 from fedmed.jobs.job_folder import read_job
-from fedmed.settings.site import load_site
 
 THREE = {"ct_north": "supervised", "ct_east": "unsupervised", "ct_west": "evaluate"}
 
 
 @pytest.fixture
-def without_test_list(tmp_path, tiny_site_configs, monkeypatch):
+def without_test_list(change_lists):
     """Return a function: takes the test list away from sites."""
-    folder = shutil.copytree(tiny_site_configs, tmp_path / "configs")
-    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
-
-    def take(*sites):
-        for site in sites:
-            config = load_site(site)
-            lists = {k: v for k, v in json.loads(config.datalist.read_text()).items() if k != "testing"}
-            root = shutil.copytree(config.data_root, tmp_path / f"data_{site}")
-            (root / config.datalist.relative_to(config.data_root)).write_text(json.dumps(lists))
-            values = {"data_root": str(root), "datalist": str(config.datalist.relative_to(config.data_root))}
-            (folder / f"{site}.yaml").write_text(yaml.safe_dump({**values, "device": "cpu", "threads": 1}))
-
-    return take
+    return lambda *sites: [change_lists(site, lambda lists: lists.pop("testing")) for site in sites]
 
 
 def test_it_has_the_name_of_the_job_and_its_sites(tiny_job, tmp_path):

@@ -1,4 +1,4 @@
-"""Faults of the certificates of a kit and of what it allows."""
+"""A folder that is not a readable startup kit, and faults of a kit's certificates and of what it allows."""
 
 import json
 import os
@@ -7,10 +7,23 @@ import pytest
 from made_kits import PARTS, SAFE, Authority
 
 from fedmed.checks.startup_kit import MESSAGES, check_kit, read_kit
+from fedmed.errors import SiteConfigError
 from fedmed.jobs.app_configs import job_classes
 from fedmed.jobs.app_shape import TO_SERVER
 
 OFF = {**PARTS[0], "disabled": True}
+
+
+def test_no_kit_is_one_clear_error(tmp_path, make_kit):
+    with pytest.raises(SiteConfigError, match="startup/fed_client.json is missing"):
+        read_kit(tmp_path)
+    kit = make_kit()
+    (kit / "startup" / "client.crt").write_text("nothing")
+    with pytest.raises(SiteConfigError, match="client.crt is not a readable certificate"):
+        read_kit(kit)
+    (kit / "startup" / "fed_server.json").touch()
+    with pytest.raises(SiteConfigError, match="server or an admin"):
+        read_kit(kit)
 
 
 @pytest.mark.parametrize(

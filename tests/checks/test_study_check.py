@@ -1,7 +1,6 @@
 """A study whose sites could not begin is refused before anything starts, with all reasons."""
 
 import json
-import shutil
 
 import pytest
 import yaml
@@ -11,17 +10,8 @@ from fedmed.checks.control_check import check_study
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
-from fedmed.settings.site import load_site
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
-
-
-@pytest.fixture
-def configs(tmp_path, tiny_site_configs, monkeypatch):
-    """Folder of the YAMLs of the tiny sites, to be changed."""
-    folder = shutil.copytree(tiny_site_configs, tmp_path / "configs")
-    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
-    return folder
 
 
 @pytest.fixture
@@ -45,26 +35,14 @@ def write_job_of_pictures(tmp_path, monkeypatch):
     return write
 
 
-def other_data(configs, site, change, tmp_path):
-    """Give a site a datalist that ``change`` has altered."""
-    config = load_site(site)
-    root = shutil.copytree(config.data_root, tmp_path / f"data_{site}")
-    datalist = root / config.datalist.relative_to(config.data_root)
-    content = json.loads(datalist.read_text())
-    change(content)
-    datalist.write_text(json.dumps(content))
-    values = {"data_root": str(root), "datalist": datalist.name, "device": "cpu", "threads": 1}
-    (configs / f"{site}.yaml").write_text(yaml.safe_dump(values))
-
-
 def test_a_study_that_can_begin_passes(configs, tiny_job):
     check_study(tiny_job(sites=TWO))
 
 
-def test_all_reasons_are_told_at_once_with_the_site(configs, tiny_job, tmp_path):
+def test_all_reasons_are_told_at_once_with_the_site(configs, change_lists, tiny_job):
     job = tiny_job(sites=TWO, encoder="r50.pth")
     (configs / "ct_north.yaml").write_text("demo: chest_ct_tiny\ndevise: cpu\n")
-    other_data(configs, "ct_east", lambda content: content.update(unlabeled=[]), tmp_path)
+    change_lists("ct_east", lambda content: content.update(unlabeled=[]))
     with pytest.raises(JobError) as error:
         check_study(job)
     lines = str(error.value).splitlines()
@@ -80,7 +58,7 @@ def test_a_site_without_settings_says_where_they_were_looked_for(configs, tiny_j
         check_study(job)
 
 
-def test_labels_that_the_study_does_not_name_are_told_with_what_to_do(tmp_path, monkeypatch, write_job_of_pictures):
+def test_labels_that_the_study_does_not_name_are_told_with_what_to_do(write_job_of_pictures):
     with pytest.raises(JobError) as error:
         check_study(write_job_of_pictures(classes=["normal", "lobar"]))
     lines = str(error.value).splitlines()[1:]
@@ -90,7 +68,7 @@ def test_labels_that_the_study_does_not_name_are_told_with_what_to_do(tmp_path, 
     check_study(write_job_of_pictures(classes=["viral", "normal"]))
 
 
-def test_a_missing_image_is_told_by_its_entry(configs, tiny_job, tmp_path):
-    other_data(configs, "ct_north", lambda c: c["training"][0].update(image="gone.nii.gz"), tmp_path)
+def test_a_missing_image_is_told_by_its_entry(change_lists, tiny_job):
+    change_lists("ct_north", lambda c: c["training"][0].update(image="gone.nii.gz"))
     with pytest.raises(JobError, match=r"- ct_north: training, entry 0.*gone\.nii\.gz"):
         check_study(tiny_job(sites=TWO))

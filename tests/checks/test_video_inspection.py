@@ -31,6 +31,14 @@ class Videos(Kind):
         return Video()
 
 
+def film(path, colours):
+    """Write ten frames a second, each of one colour (blue, green, red)."""
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), 10, (64, 48))
+    for colour in colours:
+        writer.write(np.full((48, 64, 3), colour, np.uint8))
+    writer.release()
+
+
 @pytest.fixture
 def site(tmp_path):
     """Return a function that writes a site: name of a video -> list; all are of 4 s with a table of two tools."""
@@ -40,12 +48,7 @@ def site(tmp_path):
             (tmp_path / place).mkdir(exist_ok=True)
         content = {}
         for seed, (name, key) in enumerate(lists.items()):
-            writer = cv2.VideoWriter(
-                str(tmp_path / f"videos/{name}.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 10, (64, 48)
-            )
-            for number in range(40):
-                writer.write(np.full((48, 64, 3), (60, 60, 140), np.uint8) + np.uint8(7 * seed + number))
-            writer.release()
+            film(tmp_path / f"videos/{name}.mp4", [np.uint8([60, 60, 140]) + np.uint8(7 * seed + n) for n in range(40)])
             rows = "".join(f"{second},1,0\n" for second in range(4))
             (tmp_path / f"labels/{name}.csv").write_text(f"second,grasper,clipper\n{rows}")
             entry = {"video": f"videos/{name}.mp4", "labels": f"labels/{name}.csv"}
@@ -109,10 +112,7 @@ def test_copies_and_frames_out_of_the_body(site, opened, tmp_path):
     yaml = site(a="training", b="testing")
     (tmp_path / "videos/b.mp4").write_bytes((tmp_path / "videos/a.mp4").read_bytes())
     assert [finding.kind for finding in opened(yaml)[2]] == ["copy"]
-    writer = cv2.VideoWriter(str(tmp_path / "videos/b.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 10, (64, 48))
-    for _ in range(40):
-        writer.write(np.full((48, 64, 3), (140, 120, 60), np.uint8))
-    writer.release()
+    film(tmp_path / "videos/b.mp4", [(140, 120, 60)] * 40)
     (note,) = opened(yaml)[2]
     assert note.kind == "odd_video" and note.level == "note" and "4 of 4 frames look as if" in note.text
 

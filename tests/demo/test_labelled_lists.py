@@ -52,11 +52,6 @@ def test_nobody_is_tested_on_who_trained_or_was_tested_on_in_the_demo(tmp_path, 
     assert lists.get("training") == own.get("training") and lists.get("validation") == own.get("validation")
 
 
-def test_enough_patients_are_tested_at_the_site_without_labels():
-    """Wilcoxon's p of five cases is 2/32 at least: no gain could be told from chance."""
-    assert SITES["ct_east"].further["testing"] >= 20
-
-
 @pytest.mark.parametrize("site", ["ct_north", "ct_south", "ct_east", "ct_west"])
 def test_the_demo_tests_on_twenty_patients_of_each_hospital(site):
     profile = SITES[site]

@@ -14,7 +14,7 @@ from fedmed_demo.surgery.instruments import parts
 from fedmed_demo.surgery.motion import Pose
 from fedmed_demo.surgery.profile import Instruments
 from fedmed_demo.surgery.recording import SEEN, DrawnRecording, Room
-from fedmed_demo.surgery.texture import Plane
+from fedmed_demo.surgery.texture import Plane, tubes
 from fedmed_demo.surgery.working_ends import JAW, SHAFT, WRIST, Style
 
 HOSPITAL = LAP_TOOLS["lap_cho2"].tiny()
@@ -163,3 +163,14 @@ def test_tools_are_seen_about_as_often_as_the_profile_says():
         present += [room.frame(second, second).present for second in range(0, int(recording.operation.seconds), 2)]
     for tool, share in zip(TOOLS, np.mean(present, axis=0), strict=True):
         assert share == pytest.approx(hospital.course.tools[tool], abs=0.04, rel=0.3)
+
+
+def test_tubes_are_deepest_on_their_axis():
+    depth = tubes(Plane((24, 32), 24.0), (np.array([[-0.5, 0.0], [0.5, 0.0]]),), 0.2)
+    rows = depth[:, 16]
+    assert rows.max() == 1 and abs(int(rows.argmax()) - 12) <= 1 and rows[0] < 0 and rows[-1] < 0
+
+
+def test_tubes_out_of_sight_are_infinitely_far_and_nobody_is_warned(recwarn):
+    assert np.isneginf(tubes(Plane((24, 32), 24.0), (np.array([[40.0, 40.0], [41.0, 40.0]]),), 0.01)).all()
+    assert not list(recwarn)

@@ -27,11 +27,8 @@ def home(fedmed_home):
 
 
 def test_the_federation_has_the_sizes_of_its_description():
-    videos = [sum(site.counts.values()) for site in LAP_TOOLS.values()]
-    assert [count / videos[0] for count in videos] == [1, 1, 2, 4, 2]
     for site in LAP_TOOLS.values():
         assert 0.19 <= site.counts["testing"] / sum(site.counts.values()) <= 0.34
-    assert LAP_TOOLS["lap_hei2"].lists["testing"].without == ("suction_irrigation",)
     prefixes = [site.prefix for site in LAP_TOOLS.values()]
     assert len(set(prefixes)) == len(prefixes) == 5 and set(KINDS["lap_tools_tiny"]) == set(LAP_TOOLS)
 
@@ -87,10 +84,8 @@ def test_a_hospital_without_labels_and_one_with_binary_masks(tmp_path):
     lists = {"testing": VideoList(videos=1), "unlabeled": VideoList(videos=1)}
     fill(tiny.model_copy(update={"parts": "binary", "labels": (), "course": course, "lists": lists}), tmp_path, 0, 1)
     found = json.loads((tmp_path / "datalist.json").read_text())
-    assert set(found["testing"][0]) == {"video", "masks", "patient"} and set(found["unlabeled"][0]) == {
-        "video",
-        "patient",
-    }
+    assert set(found["testing"][0]) == {"video", "masks", "patient"}
+    assert set(found["unlabeled"][0]) == {"video", "patient"}
     values = {int(v) for path in (tmp_path / "masks").rglob("*.png") for v in np.unique(cv2.imread(str(path), -1))}
     assert values <= {0, 1} and not list((tmp_path / "labels").iterdir())
 
