@@ -53,6 +53,16 @@ def check_runs(jobs, **differ):
     assert len({(*text, str(differ.get(arm))) for arm, text in texts.items()}) == len(jobs), "two arms would be one run"
 
 
+def differences(study, whole):
+    """Names of the arguments of the method, algorithm and settings without labels that differ; all else is alike."""
+    like = {"method": whole.method, "overrides": whole.overrides, "algorithm": whole.algorithm}
+    assert study.model_copy(update=like) == whole
+    args = {key for key, value in study.method.args.items() if value != whole.method.args[key]}
+    settings, others = (one.overrides["unsupervised"] for one in (study, whole))
+    settings = {key for key, value in settings.items() if value != others.get(key)}
+    return args | settings | ({"algorithm"} if study.algorithm != whole.algorithm else set())
+
+
 def verdicts(table, evidence):
     """Claim -> verdict."""
     return {str(one.claim.id): str(one.verdict) for one in judge(table.claims, evidence)}

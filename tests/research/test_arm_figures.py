@@ -36,10 +36,3 @@ def test_lines_go_over_x_with_the_baseline_across():
     ticks = [axes.xaxis.get_major_formatter()(x) for x in axes.get_xticks()]
     assert ticks == ["1e-5", "1e-4"]
     assert {text.get_text() for text in axes.texts} == set(SITES)
-
-
-@pytest.mark.parametrize("x_label", [None, "rate"])
-def test_the_caption_says_what_is_drawn(x_label):
-    drawn = drawn_with(x_label=x_label)
-    caption = " ".join(drawn.texts[-1].get_text().split())
-    assert caption == "Test Dice; dashed: alone"

@@ -202,17 +202,10 @@ def test_what_the_federation_lacks_is_named(tmp_path):
     [
         ({"train": {}}, "give either 'train'"),
         ({"train": {"site_1": "teacher"}}, "'train.site_1' is 'teacher'"),
-        ({"train": ["site_1"]}, r"'train' is \['site_1'\]"),
-        ({"train": {}, "pool": "site_1"}, "'pool' is 'site_1'"),
         ({"control": "silent"}, "'control' is 'silent', but no site of the arm trains without labels"),
-        ({"control": "quiet"}, "'control' is 'quiet'"),
         ({"interval": -2}, "'interval' is -2"),
-        ({"interval": "1e-2"}, "'interval' is '1e-2'.*write 0.01"),
-        ({"scaled": {"supervised": {"batch_size": {"by": "two"}}}}, "'scaled.supervised.batch_size.by' is 'two'"),
         ({"scaled": {"unsupervised": {"x": {"by": 1}}}}, "speaks of unsupervised sites, but the arm has none"),
-        ({"warm_start": "no"}, "'warm_start' is 'no'"),
         ({"overrides": {"unsup": {"teacher": "ema"}}}, "'overrides.unsup"),
-        ({"job": "full"}, "'job' is 'full'"),
         ({"trained": 1}, "unknown key 'trained'; did you mean 'train'"),
     ],
 )
@@ -237,15 +230,11 @@ def test_a_budget_is_whole_numbers_that_fit():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sites": ["a"]}, "'sites' is"),
         ({"sites": {"site_1": "a", "site_2": "a"}}, r"'sites' names \['a', 'a'\]; they must differ"),
         ({"sites": {"site_1": "pool"}}, "'pool' is that of the pooled cases"),
-        ({"networks": {"default": "demo"}}, "'networks.default' is 'demo'"),
         ({"networks": {"big": []}}, "'default'"),
         ({"budget": [1]}, "'budget' is"),
-        ({"seeds": 3}, "'seeds' is 3"),
         ({"seeds": [0, 0]}, "none twice"),
-        ({"labelled": 3}, "'labelled' is 3"),
         ({"colour": "red"}, "colour"),
         ({"path": None}, "must name a class"),
     ],

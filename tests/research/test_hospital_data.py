@@ -10,8 +10,6 @@ from fedmed.errors import DataError, JobError
 from research.runner.encoder_training import EncoderTraining
 from research.runner.experiment_data import load_data
 
-from .shipped_tables import data_of
-
 BASE = {
     "path": "research.runner.hospital_data.HospitalData",
     "bundle": "cxr_classification",
@@ -97,8 +95,6 @@ def test_a_task_whose_classes_are_its_hospitals_is_refused(describe, site):
         ({"tasks": {"t": {"site": "east", "classes": ["a", "b"]}}}, "'east'; it must be one of the sites"),
         ({"tasks": {"t": {"site": "north", "classes": ["normal"]}}}, "at least two"),
         ({"budget": {"rounds": 3, "warm_up": 4}}, "at most 3"),
-        ({"budget": {"rounds": 3}}, "warm_up"),
-        ({"colour": "red"}, "colour"),
         ({"overrides": {"training": {}}}, "'overrides': .*has no overlay 'training'"),
         ({"root": None}, "below 'root'"),
         ({"sites": {"north": {"folder": "north"}}}, "labels.csv"),
@@ -154,8 +150,3 @@ def test_a_site_with_a_datalist_learns_from_all_but_its_held_out_lists(describe,
     # Where nobody has looked, nothing is known: a skewed arm has no use for such images.
     nodes = nodes_of(description, skew=["diseased"])
     assert [c.image for c in nodes["own"]] == ["b.png"]
-
-
-@pytest.mark.parametrize("name", ["cxr_demo", "cxr_real"])
-def test_the_descriptions_that_come_along_can_be_read(name):
-    assert data_of(name).tasks

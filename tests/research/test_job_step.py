@@ -14,12 +14,12 @@ from fedmed.settings.site import load_site
 from research.runner.chain import ChainWork, Place
 from research.runner.experiment_data import load_data
 from research.runner.federated_training import FederatedTraining
-from research.runner.job_step import JobStep
 from research.runner.reproduction import scores_of
 from research.runner.site_lists import pooled_site, site_for
 from research.runner.work_queue import jobs_for, run_works
 
-ROOM = "research.runner"
+from .table_yaml import ROOM, SITE_TABLE
+
 SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16], "pixdim": [8.0, 8.0, 16.0]}
 DATA = {
     "path": f"{ROOM}.federation_data.FederationData",
@@ -154,12 +154,6 @@ def test_as_many_at_a_time_as_cores_allow(make, monkeypatch):
     assert jobs(replace(site, device="cuda:0")) == 1
 
 
-def test_a_step_that_is_there_is_not_made_again(make, monkeypatch):
-    monkeypatch.setattr(JobStep, "missing", lambda self: False)
-    monkeypatch.setattr(JobStep, "make", lambda self: pytest.fail("it is there"))
-    ChainWork("a", "a, seed 0", (make(),)).do()
-
-
 def test_a_datalist_with_masks_that_is_missing_is_named(tiny_site_configs, tmp_path):
     config = load_site("ct_north")
     with pytest.raises(DataError, match=r"typo\.json does not exist; 'labelled'"):
@@ -229,17 +223,9 @@ def test_the_script_refuses_what_would_count_twice_or_cannot_be_written(tiny_sit
 def write_yaml(folder, data):
     """Data and a table of one arm; the command line for them."""
     (folder / "tiny.yaml").write_text(yaml.safe_dump({**DATA, "overrides": {}, **data}))
-    table = {
-        "title": "T",
-        "data": "demo",
-        "seeds": [0],
-        "test": ["site_1"],
-        "chain": {"training": {"path": f"{ROOM}.federated_training.FederatedTraining"}},
-        "scores": {"dice": {"path": f"{ROOM}.score_kinds.UnitMean", "metric": "dice", "label": "Dice"}},
-        "layout": {"path": f"{ROOM}.site_columns.SiteColumns"},
-        "arms": {"one site": {"training": {"train": ONE}}},
-    }
-    (folder / "small.yaml").write_text(yaml.safe_dump(table))
+    (folder / "small.yaml").write_text(
+        yaml.safe_dump(SITE_TABLE | {"arms": {"one site": {"training": {"train": ONE}}}})
+    )
     return [str(folder / "small.yaml"), "--data", str(folder / "tiny.yaml"), "--out", str(folder / "out")]
 
 

@@ -28,8 +28,8 @@ from research.runner.untrained_encoders import GreyLevelEncoder, RandomEncoder
 from research.runner.yaml_models import build
 
 from .shipped_tables import EXPERIMENTS, data_of
+from .table_yaml import OF_IMAGES, ROOM
 
-ROOM = "research.runner"
 SMALL = {"batch_size": 4, "image_size": 32}
 PRETRAIN = {**SMALL, "queue_size": 8, "metadata_min_images": 4, "rsa_samples": 6}
 DATA = {
@@ -68,10 +68,7 @@ TABLE = {
         "encoder": {"path": f"{ROOM}.encoder_training.EncoderTraining"},
         "classifiers": {"path": f"{ROOM}.classifiers.Classifiers", "protocols": PROTOCOLS},
     },
-    "scores": {
-        "accuracy": {"path": f"{ROOM}.score_kinds.Accuracy", "label": "accuracy", "unit": "image"},
-        "auroc": {"path": f"{ROOM}.score_kinds.AurocOfClasses", "label": "AUROC", "unit": "image"},
-    },
+    "scores": OF_IMAGES,
     "layout": {"path": f"{ROOM}.share_columns.ShareColumns", "external": ["auroc"]},
     "arms": {
         "FedMoCo": {"encoder": {"job": METHODS["FedMoCo"]}},

@@ -8,27 +8,17 @@ from research.runner.experiment_table import load_table, only
 from research.runner.reproduction import write_table_files
 from research.runner.score_table import joined, score_frame
 
-ROOM = "research.runner"
+from .table_yaml import ROOM, SITE_TABLE
+
 SITES = {"site_1": "site_1"}
 CLAIM = {"id": 1, "text": "b wins", "holds": [{"better": "b", "worse": "a", "sites": ["site_1"]}]}
 
 
 @pytest.fixture
 def table(tmp_path):
-    content = {
-        "title": "T",
-        "data": "demo",
-        "seeds": [0],
-        "test": ["site_1"],
-        "chain": {
-            "training": {"path": f"{ROOM}.federated_training.FederatedTraining", "train": {"site_1": "supervised"}}
-        },
-        "scores": {"dice": {"path": f"{ROOM}.score_kinds.UnitMean", "metric": "dice", "label": "Dice"}},
-        "layout": {"path": f"{ROOM}.site_columns.SiteColumns"},
-        "arms": {"a": {}, "b": {"group": "G"}},
-        "claim_kind": f"{ROOM}.case_claims.BetterByCases",
-        "claims": [CLAIM],
-    }
+    chain = {"training": {**SITE_TABLE["chain"]["training"], "train": {"site_1": "supervised"}}}
+    content = {**SITE_TABLE, "chain": chain, "arms": {"a": {}, "b": {"group": "G"}}, "claims": [CLAIM]}
+    content["claim_kind"] = f"{ROOM}.case_claims.BetterByCases"
     (tmp_path / "t.yaml").write_text(yaml.safe_dump(content))
     return load_table(tmp_path / "t.yaml")
 

@@ -26,9 +26,9 @@ from .synthetic_scores import (
     rounds,
     truth,
 )
+from .table_yaml import OF_IMAGES, ROOM, SITE_TABLE
 
 BEFORE = Path(__file__).parent / "numbers_before"
-ROOM = "research.runner"
 GROUPS = {"pair": "G", "a|b": "G", "same": "H", "x0": "H"}
 SITES = {f"site_{i}": f"image_{i}" for i in (1, 2, 3)}
 
@@ -57,16 +57,9 @@ def test_tables_of_cases(tmp_path, name, rows, layout):
     scores = [dict(zip(columns, row, strict=True)) for row in case_rows(**rows)]
     arms = {arm: {"group": GROUPS.get(arm, ""), "training": {"train": {"site_1": "supervised"}}} for arm in ARMS}
     arms["x0"]["x"], arms["x1"]["x"] = 0.1, 1.0
-    content = {
-        "title": "Made up",
-        "test": list(SITES),
-        "chain": {"training": {"path": f"{ROOM}.federated_training.FederatedTraining"}},
-        "scores": {"dice": {"path": f"{ROOM}.score_kinds.UnitMean", "metric": "dice", "label": "Dice"}},
-        "layout": {"path": f"{ROOM}.site_columns.SiteColumns", **layout},
-        "arms": arms,
-        "claim_kind": f"{ROOM}.case_claims.BetterByCases",
-        "claims": case_claims(),
-    }
+    content = {**SITE_TABLE, "title": "Made up", "test": list(SITES), "arms": arms}
+    content |= {"claim_kind": f"{ROOM}.case_claims.BetterByCases", "claims": case_claims()}
+    content["layout"] = {**SITE_TABLE["layout"], **layout}
     compared(tmp_path, name, content, joined([score_frame(scores, metric="dice")]), list(ARMS), SITES)
 
 
@@ -79,10 +72,7 @@ def test_tables_of_images(tmp_path, name, seeds, ties):
     content = {
         "title": "Images",
         "chain": {"encoder": {"path": f"{ROOM}.untrained_encoders.RandomEncoder"}},
-        "scores": {
-            "accuracy": {"path": f"{ROOM}.score_kinds.Accuracy", "label": "accuracy", "unit": "image"},
-            "auroc": {"path": f"{ROOM}.score_kinds.AurocOfClasses", "label": "AUROC", "unit": "image"},
-        },
+        "scores": OF_IMAGES,
         "layout": {
             "path": f"{ROOM}.share_columns.ShareColumns",
             "protocols": {"linear": "linear classifier on frozen features", "finetune": "fine-tuning"},

@@ -129,7 +129,6 @@ def test_files_of_all_three_kinds(judged):
     [
         ("GainOverControls", {"over": ["new"], "at_least": 0}, "'new' is compared with itself"),
         ("GainOverControls", {"over": [], "at_least": 0}, "'over' is"),
-        ("GainOverControls", {"over": ["silent"]}, "'at_least' is missing"),
         ("NotLower", {"than": ["other"], "margin": 0.01}, "'other' is not an arm"),
         ("NotLower", {"than": ["silent"], "margin": -0.01}, "'margin' is -0.01"),
         ("CoversDistance", {"start": "silent", "end": "silent", "at_least": 0}, "'at_least' is 0"),
