@@ -1,6 +1,7 @@
-"""The model card says what the files say, and nothing about a site that would name it."""
+"""The model card says what the files say, never more protection than sites told, and nothing that names a site."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from markdown_it import MarkdownIt
@@ -8,9 +9,9 @@ from markdown_it import MarkdownIt
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import initial_network
 from fedmed.export.bundle import export_bundle
-from fedmed.export.card import _rule, _training, card, limits, named, story
+from fedmed.export.card import _rule, _training, card, limits, named, protection, story
 from fedmed.export.finished_run import read_finished
-from fedmed.export.weights_origin import anonymous_sites
+from fedmed.export.weights_origin import _protection, anonymous_sites
 from fedmed.kinds.presence import Presence
 from fedmed.kinds.segmentation_3d import Segmentation3D
 from fedmed.systems.covid_fssl.method import Consistency
@@ -153,3 +154,25 @@ def test_what_a_study_named_makes_no_link_tag_or_cell_of_its_own(exported_bundle
     assert not {"html_inline", "html_block", "image"} & {token.type for token in tokens}
     assert not [line for line in text.splitlines() if line.startswith("# y")]
     assert text.count("javascript") >= 5
+
+
+def protected(*lines):
+    return protection(_protection(SimpleNamespace(rounds=[{"sites": line} for line in lines])))
+
+
+def test_without_noise_nothing_is_promised(federation):
+    assert protected({"a": {"train_loss": 1.0}}).startswith("No site reported any noise: nothing is promised")
+    assert protected({"a": {"clip_norm": 1.0}}).startswith("1 site clipped the updates, none added noise: nothing is")
+    assert any(limit.startswith("No site reported any noise") for limit in limits(federation, Segmentation3D()))
+    old = {key: value for key, value in federation.items() if key != "protection"}  # exported before
+    assert limits(old, Segmentation3D()) == limits(federation, Segmentation3D())
+
+
+def test_the_largest_epsilon_is_told_and_what_it_means():
+    noise = {"clip_norm": 1.0, "noise_multiplier": 2.0, "delta": 1e-5}
+    text = protected({"a": {**noise, "epsilon": 3.0}}, {"a": {**noise, "epsilon": 4.5}, "b": {**noise, "epsilon": 4.0}})
+    assert text.startswith("2 sites added Gaussian noise to clipped updates, at most ε = 4.5 at δ = 0.00001.")
+    assert "not single patients; of other sites nothing is promised" in text
+    assert protected({"a": {"clip_norm": 1.0, "noise_multiplier": 2.0}}).startswith(
+        "1 site added Gaussian noise to clipped updates."
+    )

@@ -329,6 +329,7 @@ def runs(finished_run, tmp_path_factory, run_first_round):
 
 
 COPY = "import shutil; shutil.rmtree(w, ignore_errors=True); shutil.copytree({runs!r} + '/' + {name}, w)\n"
+SAME = "('control' if w.name == 'control' else 'run')"
 
 
 @pytest.fixture
@@ -349,7 +350,7 @@ def test_a_job_for_sites_without_custom_code_can_be_tried(script, runs, stand_in
     job = tiny_job(name="study", sites=sites, rounds=2, custom=False)
     code = "job = Path(sys.argv[2]); print(job.name, [any((app / 'custom').glob('*')) for app in job.glob('app_*')])\n"
     code += "print((job / 'app_server/config/study.yaml').read_text())"
-    stand_in(COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')") + code)
+    stand_in(COPY.format(runs=str(runs), name=SAME) + code)
     assert script.main([str(job), "--workspace", str(tmp_path / "ws"), "--quiet", *control]) == 0, capsys.readouterr()
     logs = ["ws.log", "ws/control.log"] if control else ["ws.log"]
     for log in logs:
@@ -362,7 +363,7 @@ def test_a_job_for_sites_without_custom_code_can_be_tried(script, runs, stand_in
 @pytest.mark.usefixtures("no_pictures")
 def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, tmp_path, capsys):
     code = "print(sys.argv)\nprint('rounds:', os.environ['FEDMED_SHARED_ROUNDS'])"
-    stand_in(COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')") + code)
+    stand_in(COPY.format(runs=str(runs), name=SAME) + code)
     assert script.main(line(runs, tmp_path / "ws", "--threads", "2")) == 0
     printed = capsys.readouterr().out
     assert printed.index("job: 3 sites, 2 threads") < printed.index("study: Dice on each site's test list")
@@ -465,7 +466,7 @@ def adapting(runs, stand_in, allow_extras, change_study, tmp_path):
     stand_in(
         f"if w.name == 'control_adapted' and Path({str(tmp_path / 'full')!r}).exists():\n"
         "    sys.exit('ERROR: x - ERROR - no space left')\n"
-        + COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')")
+        + COPY.format(runs=str(runs), name=SAME)
         + f"facts = json.loads(Path({str(tmp_path / 'facts.json')!r}).read_text())[w.name]\n"
         "path = w / 'server/simulate_job/fedmed/run.json'\n"
         "path.write_text(json.dumps(json.loads(path.read_text()) | facts))\n"
