@@ -28,10 +28,6 @@ def kinds(site):
     return {(finding.kind, finding.list, finding.entry) for finding in findings(site)}
 
 
-def test_a_sound_site_has_no_finding(small_site):
-    assert findings(small_site) == []
-
-
 def scan(site):
     return site.root / f"aufnahmen/{FIRST}.nii.gz"
 

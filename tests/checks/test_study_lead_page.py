@@ -12,7 +12,7 @@ import pytest
 
 from fedmed.checks.hospital_report import default_csv, page, print_checked, write_csv, write_page
 from fedmed.checks.site_check import Options, check_site
-from fedmed.errors import FedMedError, SiteConfigError
+from fedmed.errors import FedMedError
 
 SKIP = ("device", "training")
 
@@ -85,12 +85,6 @@ def test_a_name_with_markup_stays_text(small_site):
     checked = check_site(str(small_site.yaml), Options(skip=SKIP))
     html = page(replace(checked, site=replace(checked.site, site="<script>x")))
     assert "<script>" not in html and "&lt;script&gt;x" in html
-
-
-@pytest.mark.parametrize("name", ["/nowhere/site.yaml", None, "no_such_site"])
-def test_a_site_that_cannot_be_found_is_one_error(name):
-    with pytest.raises(SiteConfigError):
-        check_site(name, Options(skip=SKIP))
 
 
 def test_files_that_cannot_be_written_are_told(small_site, tmp_path):

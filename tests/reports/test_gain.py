@@ -309,7 +309,6 @@ def test_of_three_runs_only_cases_count_that_all_scored(three):
     ("spoil", "words"),
     [
         (lambda c: (c / "server" / JOB / "result.json").unlink(), "JOB --control --resume goes on with it"),
-        (lambda c: (c / "server" / JOB / "run.json").write_text("{"), "run.json"),
         (lambda c: change(c, "study", method=NAMED, algorithm=None, adaptation=None), "'method' is"),
         (lambda c: named(c, "study control"), "trains without labels in it too"),
         (shutil.rmtree, ""),

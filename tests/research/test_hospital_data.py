@@ -1,14 +1,17 @@
-"""Descriptions of data: what is refused, above all a task in which class means hospital."""
+"""Descriptions of data, above all of a task in which class means hospital, and splits that keep patients together."""
 
 import json
 import shutil
+from collections import Counter
 
+import numpy as np
 import pytest
 import yaml
 
 from fedmed.errors import DataError, JobError
 from research.runner.encoder_training import EncoderTraining
 from research.runner.experiment_data import load_data
+from research.runner.hospital_images import ImageCase, halves, share
 
 BASE = {
     "path": "research.runner.hospital_data.HospitalData",
@@ -150,3 +153,33 @@ def test_a_site_with_a_datalist_learns_from_all_but_its_held_out_lists(describe,
     # Where nobody has looked, nothing is known: a skewed arm has no use for such images.
     nodes = nodes_of(description, skew=["diseased"])
     assert [c.image for c in nodes["own"]] == ["b.png"]
+
+
+GENERATOR = np.random.default_rng(0)
+CASES = [
+    ImageCase(f"{patient}_{i}.png", "ill" if patient % 3 else "normal", f"p{patient}")
+    for patient in range(90)
+    for i in range(GENERATOR.integers(1, 6))
+]
+
+
+def test_halves_have_no_patient_in_common_and_are_even_in_every_class():
+    a, b = halves(CASES, "test")
+    assert not {c.patient for c in a} & {c.patient for c in b} and len(a) + len(b) == len(CASES)
+    for label in ("ill", "normal"):
+        counts = [Counter(c.label for c in half)[label] for half in (a, b)]
+        assert abs(counts[0] - counts[1]) <= 2
+
+
+def test_halves_depend_on_names_and_purpose_alone():
+    a, _ = halves(CASES, "test")
+    assert {c.image for c in halves(CASES[::-1], "test")[0]} == {c.image for c in a}
+    assert {c.image for c in halves(CASES, "nodes")[0]} != {c.image for c in a}
+
+
+def test_shares_are_nested_and_of_whole_patients():
+    quarter, half = share(CASES, 0.25, "size"), share(CASES, 0.5, "size")
+    assert {c.image for c in quarter} < {c.image for c in half} < {c.image for c in CASES}
+    assert abs(len(quarter) - len(CASES) / 4) <= 5 and share(CASES, 1, "size") == CASES
+    chosen = {c.patient for c in half}
+    assert [c for c in CASES if c.patient in chosen] == half
