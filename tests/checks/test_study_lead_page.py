@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from fedmed.checks.bins import in_bins, rounded, shown
 from fedmed.checks.hospital_report import default_csv, page, print_checked, write_csv, write_page
 from fedmed.checks.site_check import Options, check_site
 from fedmed.errors import FedMedError
@@ -117,3 +118,14 @@ def test_paths_are_relative_to_the_yaml_as_it_is_named(small_site, tmp_path, mon
     small_site.yaml.symlink_to(kept)
     monkeypatch.chdir(tmp_path)
     assert check_site("praxis.yaml", Options(skip=SKIP)).site.data_root == small_site.root
+
+
+def test_a_value_on_an_edge_belongs_above_it():
+    bins = in_bins("x", [0.5, 1, 1.5, 2, 7], (1, 2))
+    assert bins.rows == (("below 1", 1), ("1 to 2", 2), ("2 and more", 2))
+
+
+def test_numbers_of_cases_are_rounded_so_that_none_can_be_told_from_the_rest():
+    texts = {0: "0", 1: "under 5", 4: "under 5", 5: "about 5", 7: "about 5", 8: "about 10", 13: "about 15"}
+    assert {n: shown(n) for n in texts} == texts
+    assert [rounded(n) for n in (0, 3, 6)] == [0, 2.5, 5]

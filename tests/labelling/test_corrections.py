@@ -317,10 +317,7 @@ def test_the_preprocessing_cache_notices_a_new_and_a_corrected_label(serve, subm
     ("lists", "words"),
     [
         ({"testing": [{"image": "images/t.nii.gz", "label": "covid"}], "unlabeled": [entry("a")]}, "names of classes"),
-        (
-            {"training": [{"video": "a.mp4", "labels": "a.csv"}], "unlabeled": [{"video": "b.mp4"}]},
-            "videos with tables",
-        ),
+        ({"training": [{"video": "a.mp4", "labels": "a.csv"}], "unlabeled": [{"video": "b.mp4"}]}, "with tables"),
     ],
 )
 def test_a_site_whose_labels_no_reader_draws_is_told_where_they_go(serve, submit, lists, words):

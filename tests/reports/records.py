@@ -6,6 +6,7 @@ import json
 from rich.console import Console
 
 SERVER = "server/simulate_job/fedmed"
+AUROC = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 
 
 def change(folder, name, **values):

@@ -17,9 +17,8 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
 from fedmed.reports.run_report import report_of
 from tests.reports import made_runs
-from tests.reports.records import change, change_rounds, change_test, shown
+from tests.reports.records import AUROC, change, change_rounds, change_test, shown
 
-SCORE = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 CLASSES = ("normal", "consolidation", "interstitial")
 SITES = {"cxr_metro": "supervised", "cxr_rural": "supervised", "cxr_children": "evaluate"}
 N_CASES = 60
@@ -71,7 +70,7 @@ def make_run(root, rounds=3, sites=SITES):
     """Write a finished classification run."""
     made_runs.make_run(root, sites=sites, rounds=rounds, refuse=(), site_folders=False)
     rng, trains = np.random.default_rng(3), [name for name, role in sites.items() if role == "supervised"]
-    facts = {"kind": "classification", "score": SCORE, "config": {"study": {"steps": 20}}}
+    facts = {"kind": "classification", "score": AUROC, "config": {"study": {"steps": 20}}}
     change(root, "run", job="cxr_finetune", bundle="cxr_classification", overlays=["demo", "finetune"], **facts)
     change_rounds(root, lambda _, line: {"sites": {name: as_auroc(values) for name, values in line["sites"].items()}})
     test = {name: write_site(root / name / JOB, rng, 2.4 - 0.5 * i) for i, name in enumerate(sites)}

@@ -6,8 +6,7 @@ from fedmed.errors import DataError, FedMedError, JobError
 from fedmed.reports.notes import remarks, training_note
 from fedmed.reports.run import read_run
 from fedmed.reports.slice_picture import read_slice
-
-SERVER = "server/simulate_job/fedmed"
+from tests.reports.records import SERVER
 
 
 def test_reads_a_finished_run(fake_run):

@@ -68,10 +68,7 @@ def test_the_mean_of_all_sites_is_told_with_who_released_and_who_did_not(fake_ru
         (mean, "by training samples, because none was trained there: ct_west. Released by ct_north 1 (25 tensors"),
         ({**mean, **refusal}, "ct_south released none: it does not allow it."),
         ({**mean, "kept": False, "not_kept": "ct_north did not allow it"}, "is not kept: ct_north did not allow it."),
-        (
-            {"released": False, **refusal},
-            "private layers, because none was trained there: ct_west. ct_south released none",
-        ),
+        ({"released": False, **refusal}, "because none was trained there: ct_west. ct_south released none"),
     ):
         change(folder, "result", releases=[{**entry, **release}])
         assert words in " ".join(release_notes(read_run(folder)))

@@ -8,9 +8,8 @@ from fedmed.errors import BundleError
 from fedmed.reports.live import Follower
 from fedmed.reports.run import read_run, score_of
 from fedmed.reports.run_report import report_of
-from tests.reports.records import change
+from tests.reports.records import AUROC, change
 
-AUROC = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 JOB = "simulate_job/fedmed"
 UNSCORED = {"study": {"select": "last", "evaluate": False}}
 

@@ -14,9 +14,8 @@ from fedmed.reports.unscored_report import learner_rows
 from fedmed.systems.fedmoco import report as representation_section
 from fedmed.systems.fedmoco.method import FedMoCo
 from fedmed.systems.fedmoco.report import exchange_note
-from tests.reports.records import change, change_rounds, shown
+from tests.reports.records import AUROC, change, change_rounds, shown
 
-SCORE = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 SITES = ("cxr_children", "cxr_metro", "cxr_rural")
 IMAGES = {"cxr_children": 400, "cxr_metro": 1200, "cxr_rural": 800}
 JOB = "simulate_job/fedmed"
@@ -64,7 +63,7 @@ def make_run(root, rounds=4, done=None, from_round=2):
         "overlays": ["demo", "pretrain"],
         "seed": 0,
         "rounds": rounds,
-        "score": SCORE,
+        "score": AUROC,
         "kind": "encoder",
         "sites": {name: {"role": "unsupervised", "weight": 1.0} for name in SITES},
         "config": {"study": {"epochs": 1.0, "select": "last", "evaluate": False, "method": method}},
@@ -135,8 +134,8 @@ def test_rows_hold_the_last_round(run):
 
 
 def test_changes_and_contrastive_accuracy_count_rounds_from_one(run):
-    assert [x for x, _ in representation_section.changes(run)["cxr_rural"]] == [1, 2, 3, 4]
-    assert [x for x, _ in training_scalars.points(run, "train_contrastive_accuracy")["cxr_rural"]] == [1, 2, 3, 4]
+    for points in (representation_section.changes(run), training_scalars.points(run, "train_contrastive_accuracy")):
+        assert [x for x, _ in points["cxr_rural"]] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("done", [0, 1])
@@ -172,7 +171,7 @@ def test_the_display_has_contrastive_accuracy_and_no_empty_column_for_a_score(tm
     folder = tmp_path / "server" / JOB
     folder.mkdir(parents=True)
     study = {"select": "last", "evaluate": False, "method": FedMoCo().spec()}
-    (folder / "run.json").write_text(json.dumps({"score": SCORE, "rounds": 5, "config": {"study": study}}))
+    (folder / "run.json").write_text(json.dumps({"score": AUROC, "rounds": 5, "config": {"study": study}}))
     site = tmp_path / "cxr_metro" / JOB
     site.mkdir(parents=True)
     event = {"task": "train", "round": 0, "total_rounds": 5}

@@ -26,7 +26,6 @@ def test_one_command_makes_a_bundle_and_says_how_to_go_on(export, finished_run, 
     ("options", "message"),
     [
         (["{tmp}/nothing", "{tmp}/x_segmentation"], "the folder does not exist"),
-        (["{run}", "{tmp}/model"], "end in _segmentation or _classification"),
         (["{run}", "{tmp}/x_segmentation", "--site", "ct_north"], "leave out --site"),
         (["{run}", "{tmp}/x_segmentation", "--verify", "{tmp}/x.nii.gz"], "x.nii.gz does not exist"),
         (["{run}", "{tmp}/x_segmentation", "--version", "one"], "'one' is not a version"),

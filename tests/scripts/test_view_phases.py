@@ -15,14 +15,8 @@ FEATURES = {
     "classes": CLASSES,
     "alignment": np.eye(2, dtype=np.float32),
 }
-VIDEO = {
-    "times": np.arange(20.0),
-    "truth": np.repeat([0, 1], 10),
-    "called": np.zeros(20, int),
-    "classes": CLASSES,
-    "f1": 0.33,
-    "case": "LBA-001",
-}
+VIDEO = {"times": np.arange(20.0), "truth": np.repeat([0, 1], 10), "called": np.zeros(20, int)}
+VIDEO |= {"classes": CLASSES, "f1": 0.33, "case": "LBA-001"}
 
 
 @pytest.fixture(scope="module")
