@@ -3,6 +3,7 @@ import pytest
 
 from research.runner import work_queue
 from research.runner.case_claims import BetterByCases
+from research.runner.parallel import Failure
 from research.runner.patient_claims import BetterByPatients
 from research.runner.score_kinds import Accuracy, AurocOfClasses, UnitMean
 from research.runner.score_table import joined, score_frame
@@ -85,7 +86,11 @@ def in_this_process(monkeypatch):
     def work_on(items, jobs, do, dask):
         for item in items:
             worked.append(item.name)
-            yield item, do(item)
+            try:
+                result = do(item)
+            except RuntimeError as error:
+                result = Failure(str(error))
+            yield item, result
 
     monkeypatch.setattr(work_queue, "in_processes", work_on)
     return worked

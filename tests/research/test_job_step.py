@@ -130,11 +130,12 @@ def test_the_folder_tells_runs_apart_by_what_they_are_made_of(make):
     assert len({each.path for each in [renamed, *others]}) == 3
 
 
-def test_equal_arms_run_once_and_a_failing_one_stops_no_other(make):
+def test_equal_arms_run_once_and_a_failing_one_stops_no_other(make, in_this_process):
     bad = make(overrides={"supervised": {**SMALL, "patch_size": [13, 13, 13]}})
     steps = {"one site": make(), "again": make(), "too small": bad}
     works = [ChainWork(arm, f"{arm}, seed 0", (step,)) for arm, step in steps.items()]
     failed = run_works(works, 1)
+    assert len(in_this_process) == 2
     assert list(failed) == [bad.path] and failed[bad.path].startswith("too small, seed 0: ")
     assert "RuntimeError: The size of tensor" in (bad.path / "log.txt").read_text()
     assert set(scores_of(works[:2])["arm"]) == {"one site", "again"}
