@@ -22,6 +22,7 @@ from fedmed.methods.declarations import Exchanged
 from fedmed.settings.server import ALLOWED
 from fedmed.settings.site import load_file
 from tests.federation import run_folder
+from tests.federation.run_folder import Killed
 from tests.jobs.demo_sites import note_messages
 
 HERE = Path(__file__).parent
@@ -111,10 +112,6 @@ def streamed(monkeypatch):
 
     monkeypatch.setattr(Server, "__init__", init)
     return scalars
-
-
-class Killed(BaseException):
-    """The process ends: nobody may catch this."""
 
 
 @pytest.fixture

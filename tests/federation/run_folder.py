@@ -11,6 +11,10 @@ from fedmed.durable_files import load_tensors
 RUN = "simulate_job"
 
 
+class Killed(BaseException):
+    """The process ends: nobody may catch this."""
+
+
 def read_lines(path: Path) -> list:
     """Values of JSON lines, in none of which a number is NaN or infinite."""
     return [json.loads(line, parse_constant=pytest.fail) for line in path.read_text().splitlines()]

@@ -1,11 +1,8 @@
 """Whole federations whose sites without labels, and those that never train, adapt to their own images."""
 
-import json
-
 import pytest
 import torch
 
-from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
 from fedmed.federation.loop import run_job
 from fedmed.federation.workflow import Closing
@@ -15,6 +12,7 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.training.corrections.colour import MatchedColours
 from fedmed.training.corrections.statistics import OwnStatistics
+from tests.federation.run_folder import kept_of
 
 PLAN = {"rounds": 2, "epochs": 0.5, "steps": None, "warm_start": {"rounds": 1}, "select": "last"}
 
@@ -36,10 +34,6 @@ def moved(monkeypatch):
 
     monkeypatch.setattr(MatchedColours, "change_scored_images", noted)
     return found
-
-
-def facts(workspace, name):
-    return json.loads((workspace / f"server/simulate_job/fedmed/{name}.json").read_text())
 
 
 def roles(folder):
@@ -71,7 +65,7 @@ def test_sites_with_labels_tell_their_colours_and_all_others_take_them(phases, a
     assert all(words.startswith("images in the colours of the others, 9 times") for words in adapted.values())
     assert f"Adapted without labels: {next(iter(adapted))}: images in" in page(run).replace("&#39;", "'")
     for site in trained:
-        (kept,) = load_tensors(tmp_path / f"ws/{site}/simulate_job/fedmed/state/round_1.pt")["engine"]["corrections"]
+        (kept,) = kept_of(tmp_path / "ws", site, 1)["engine"]["corrections"]
         assert kept["state"]["colours"].shape == (2, 3, 3)
 
 
@@ -81,17 +75,6 @@ def test_where_only_scored_sites_are_left_out_they_see_their_images_as_they_are(
     assert job.exchange.given_to == ("unsupervised",) and not job.exchange.receives("evaluate")
     evaluated = next(site for site, role in job.study.sites.items() if role == "evaluate")
     assert "colour_matching" not in job.overlays(job.role(evaluated))
-
-
-def test_a_run_that_was_stopped_before_its_last_scores_asks_again(phases, allow_extras, moved, monkeypatch, tmp_path):
-    allow_extras("colour_statistics")
-    folder = phases(adaptation="colour")
-    run_job(folder, tmp_path / "whole")
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Closing, "evaluation_tasks", lambda self, name="best": (_ for _ in ()).throw(KeyboardInterrupt))
-        run_job(folder, tmp_path / "cut")
-    run_job(folder, tmp_path / "cut", None, True)
-    assert facts(tmp_path / "whole", "result")["test"] == facts(tmp_path / "cut", "result")["test"]
 
 
 def test_every_model_is_scored_with_a_sites_own_statistics(phases, monkeypatch, tmp_path):

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from fedmed.federation.loop import run_job
-from fedmed.federation.server import Server
 from fedmed.jobs.control_study import control_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.methods.control_kinds import SILENT
@@ -112,32 +111,6 @@ def test_a_silent_site_costs_nothing(job, allow, unscored, tmp_path):
     run_job(write_job(control, tmp_path / "silent_job"), tmp_path / "silent")
     run_job(job("alone", sites={**SITES, "ct_east": "evaluate"}), tmp_path / "alone")
     assert same(model_of(tmp_path / "silent"), model_of(tmp_path / "alone"))
-
-
-def test_a_resumed_run_ends_where_an_uninterrupted_one_does(job, allow, monkeypatch, tmp_path):
-    class Killed(BaseException):
-        pass
-
-    allow(*ALL)
-    whole, cut = job("whole"), job("cut")
-    run_job(whole, tmp_path / "whole")
-    finish, calls = Server.finish_round, []
-
-    def stop(self):
-        calls.append(None)
-        finish(self)
-        if len(calls) == 2:
-            raise Killed
-
-    monkeypatch.setattr(Server, "finish_round", stop)
-    with pytest.raises(Killed):
-        run_job(cut, tmp_path / "cut")
-    monkeypatch.setattr(Server, "finish_round", finish)
-    run_job(cut, tmp_path / "cut", resume=True)
-    assert same(model_of(tmp_path / "whole"), model_of(tmp_path / "cut"))
-    kept = ("trust", "strength", "score", "score_without", "coefficients")
-    noted = [[[line.get(key) for key in kept] for line in rounds_of(tmp_path / name)] for name in ("whole", "cut")]
-    assert noted[0] == noted[1]
 
 
 @pytest.mark.slow

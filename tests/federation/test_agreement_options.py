@@ -5,10 +5,9 @@ from functools import partial
 import pytest
 import torch
 
-from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.systems.agreement.method import Agreement
-from tests.federation.run_folder import model_of, rounds_of
+from tests.federation.run_folder import kept_of, model_of, rounds_of
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}, "evaluate": False}
@@ -29,11 +28,6 @@ def run(tiny_job, lively, allow_extras, tmp_path):
         return tmp_path / name
 
     return run
-
-
-def kept(workspace, site):
-    """State that the site keeps of the last round: private layers, optimizer, engine."""
-    return load_tensors(workspace / site / "simulate_job/fedmed/state/round_2.pt")
 
 
 def test_the_site_without_labels_gets_the_labelled_sites_shares_of_classes(run, seen):
@@ -77,9 +71,9 @@ def test_a_run_that_was_cut_off_ends_where_an_uninterrupted_one_does(option, run
         train("cut")
     cut = train("cut", resume=True)
     assert same(model_of(whole), model_of(cut))
-    assert all(same(kept(whole, site), kept(cut, site)) for site in SITES)
-    noted = ("trust", "strength", "score", "coefficients", "extras")
+    assert all(same(kept_of(whole, site, 2), kept_of(cut, site, 2)) for site in SITES)
+    noted = ("trust", "strength", "score", "score_with", "score_without", "coefficients", "extras")
     one, other = ([[line.get(key) for key in noted] for line in rounds_of(workspace)] for workspace in (whole, cut))
     assert one == other
     if option == "teacher":  # it starts as a copy of the model, and moves as each round begins and after each step
-        assert kept(cut, "ct_east")["engine"]["teacher"]["n_averaged"] == 4
+        assert kept_of(cut, "ct_east", 2)["engine"]["teacher"]["n_averaged"] == 4

@@ -17,6 +17,8 @@ from fedmed.training import trainer as schedules
 from tests.federation.run_folder import kept_of, rounds_of
 
 ADAMW = {"by": "adamw", "decay": 0}  # it decays what has changed, also by rounding
+CLASSES = ["layers", "classes"]
+FEDST = {"path": "fedmed.systems.fedst.method.FedST", "args": {"group": "head", "server": "mean"}}
 ALGORITHMS = {
     "FedAvg": {},
     "FedProx": {"algorithm": "fedprox"},
@@ -28,16 +30,20 @@ ALGORITHMS = {
     "FedDG": {"algorithm": {"name": "feddg", "args": {"bank_images": 3}}, "overlays": ["layers", "pictures"]},
     "MOON, a file of one's own": {"algorithm": "moon.Moon"},
     "one cycle": {"overlays": ["layers", "one_cycle"]},
+    "FedAS": {"method": {"path": "fedmed.systems.fedas.method.FedAS"}, "overlays": CLASSES},
+    "FedLD": {"method": {"path": "fedmed.systems.fedld.method.FedLD"}, "overlays": CLASSES},
+    "FedST": {"method": FEDST, "overlays": CLASSES},
 }
-PRIVATE = {"FedRep": ("head.",), "FedBN": ("body.1.",)}
+PRIVATE = {"FedRep": ("head.",), "FedBN": ("body.1.",), "FedAS": ("head.",), "FedST": ("head.",)}
+BY_WORK = ("FedAS", "FedLD")  # in which a site that has learned nothing counts nothing
 each = pytest.mark.parametrize("name", ALGORITHMS)
 STILL = {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9, "dropout": 0.0}}
 
 
-def outcome(server, workspace, sites="ab"):
+def outcome(server, workspace):
     """Everything that goes on into another round."""
     last = server.model_round
-    return [dict(server.tensors), server.applied.rule.state(), *(kept_of(workspace, site, last) for site in sites)]
+    return [dict(server.tensors), server.applied.rule.state(), *(kept_of(workspace, site, last) for site in "abc")]
 
 
 @each
@@ -45,7 +51,7 @@ def test_neither_another_try_nor_the_order_of_answers_nor_a_kill_changes_a_bit(
     name, small, same, killed_before, tmp_path, monkeypatch
 ):
     """Also of what server and sites keep; killed before the second and before the third round."""
-    spec = {"data": "ab", "rounds": 3, **ALGORITHMS[name]}
+    spec = {"data": "abc", "rounds": 3, "steps": 2, **ALGORITHMS[name]}
     whole = outcome(small(**spec, name="whole"), tmp_path / "whole")
     with monkeypatch.context() as patch:
         patch.setattr(loop, "sorted", lambda items: sorted(items, reverse=True), raising=False)
@@ -93,7 +99,7 @@ def test_private_tensors_travel_neither_way_and_bytes_are_those_of_what_is_share
 
 
 @each
-def test_a_site_without_a_step_changes_nothing(name, small, answers, monkeypatch):
+def test_a_site_without_a_step_changes_nothing(name, small, answers, same, tmp_path, monkeypatch):
     """In the second round site b has none; what it kept stays."""
     made = TaskMaker.make
 
@@ -105,7 +111,9 @@ def test_a_site_without_a_step_changes_nothing(name, small, answers, monkeypatch
     monkeypatch.setattr(TaskMaker, "make", idle)
     small("ab", min_clients=1, **ALGORITHMS[name])
     (update,) = [update for task, update in answers if (update.site, task.round) == ("b", 1)]
-    assert update.n_steps == 0 and not any(tensor.any() for tensor in update.tensors.values())
+    assert update.n_steps == 0 and update.tensors and not any(tensor.any() for tensor in update.tensors.values())
+    assert name not in BY_WORK or not rounds_of(tmp_path / "ws")[1]["coefficients"].get("b", 0)
+    assert same(*(kept_of(tmp_path / "ws", "b", round)["private"] for round in (0, 1)))
 
 
 @each

@@ -23,17 +23,13 @@ from fedmed.messages.answers import Extras, extras_bytes
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import read_ledger
 from fedmed.settings.site import load_file
-from tests.federation.run_folder import model_of, read_lines, records, result_of, rounds_of
+from tests.federation.run_folder import Killed, model_of, read_lines, records, result_of, rounds_of
 
 HERE = Path(__file__).parent
 IMAGES = {"a": 5, "b": 3, "c": 8, "small": 1}
 ALLOWED = {"allowed_extras": ["rsa", "mu", "n"]}
 METHOD = "exchanging.Exchanging"  # not FedMed's own: server and sites must list it
 SPEC = {"rounds": 4, "epochs": 1.0, "bundle": "exchanging_bundle", "select": "last", "evaluate": False}
-
-
-class Killed(BaseException):
-    """The process ends: nobody may catch this."""
 
 
 @pytest.fixture(autouse=True)
@@ -249,10 +245,12 @@ def test_a_resumed_run_asks_again_where_a_site_has_nothing(federation, seen, mon
     assert [(site, task.round) for site, task, _ in seen if task.name == "train" and task.extras] == [("b", 2)]
 
 
-def test_what_nobody_told_is_an_error_where_it_is_told_once(federation):
+def test_what_nobody_told_is_an_error_where_it_is_told_once(federation, tmp_path):
     none = {"allowed_extras": ["rsa"]}
-    with pytest.raises(JobError, match="no site sent mu, n, without which this job cannot train .'a': it sent nothing"):
+    message = r"no site sent mu, n, without which .*'a': it sent nothing.*allowed_extras: \[mu, n\]"
+    with pytest.raises(JobError, match=message):
         federation(method=ONCE, privacy=dict.fromkeys("abc", none))
+    assert not list(tmp_path.glob("ws/*/simulate_job/fedmed/state/round_*.pt")), "before anything trains"
 
 
 TABLE = torch.rand(5, 2, 3).half()
@@ -264,11 +262,9 @@ TABLE = torch.rand(5, 2, 3).half()
         (TABLE[:, :, :2], "another form than those of others: 'spectra' float16 × 2 × 2, not float16 × 2 × 3"),
         (TABLE.float(), "another form.*'spectra' float32 × 2 × 3"),
         (TABLE / 0, "'spectra' is neither a finite number nor a table"),
-        (TABLE * torch.nan, "'spectra' is neither a finite number nor a table"),
         (-TABLE, "'spectra' has numbers below 0, which 'privacy.extras_noise'"),
         (TABLE[0, 0], "'spectra' is neither"),
         (TABLE[:0], "'spectra' is neither"),
-        ("spectra", "'spectra' is neither"),
         (None, "it sent nothing"),
     ],
 )

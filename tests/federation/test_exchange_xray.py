@@ -10,7 +10,7 @@ from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.settings.site import load_file
 from fedmed_demo import demo_site
-from tests.federation.run_folder import model_of, rounds_of
+from tests.federation.run_folder import Killed, model_of, rounds_of
 
 SITES = ("cxr_metro", "cxr_rural")
 SMALL = {"batch_size": 8, "queue_size": 16, "metadata_min_images": 4, "rsa_samples": 8, "learning_rate": 0.02}
@@ -24,10 +24,6 @@ SPEC = {
     "evaluate": False,
     "overrides": {"unsupervised": {**SMALL, "key_policy": "keep"}},
 }
-
-
-class Killed(BaseException):
-    """The process ends: nobody may catch this."""
 
 
 @pytest.fixture

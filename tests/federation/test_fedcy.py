@@ -1,14 +1,13 @@
-"""FedCy through real client, engines and server: who sends what and what counts, and a run that goes on."""
+"""FedCy through real client, engines and server: who sends what and what counts; FedMatch too: runs that go on."""
 
 import pytest
 import torch
 
-from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
 from fedmed.federation.loop import run_job
 from fedmed.jobs.control_study import control_job
 from fedmed.jobs.job_folder import read_job, write_job
-from tests.federation.run_folder import result_of, rounds_of, same
+from tests.federation.run_folder import kept_of, result_of, rounds_of, same
 
 HARBOR = {"lap_harbor": "supervised"}
 LAST = {"evaluate": False, "select": "last"}
@@ -107,11 +106,26 @@ def test_two_that_say_what_is_sent_are_refused(write_tiny_phases_job, tmp_path, 
         write_tiny_phases_job(tmp_path, algorithm=algorithm)
 
 
-def test_it_goes_on_after_any_round_as_if_nothing_had_happened(write_tiny_phases_job, same, killed_before, tmp_path):
-    """The model, and what each site keeps: optimizers, and the guard's memory at the server."""
-    job = write_tiny_phases_job(tmp_path, rounds=3, steps=2)
+@pytest.mark.parametrize(("method", "killed"), [("FedCy", [2]), ("FedMatch", [1, 2])])
+def test_it_goes_on_after_any_round_as_if_nothing_had_happened(
+    method, killed, write_tiny_phases_job, tiny_phases, allow_extras, killed_before, tmp_path
+):
+    """The model, and what each site keeps: optimizers, and the guard's memory at the server.
+
+    Of FedMatch helpers are chosen in the first and the third round: the task of the second brings them.
+    """
+    job = write_tiny_phases_job(tmp_path, rounds=3, steps=2, **LAST)
+    if method == "FedMatch":
+        allow_extras("noise_answer")
+        frames = {**tiny_phases["supervised"], "learning_rate": 1e-3}
+        overrides = {"supervised": frames, "unsupervised": {**frames, "confidence": 0.1, "distance_weight": 0.0}}
+        spec = {"path": "fedmed.systems.fixmatch.method.FedMatch", "args": {"every": 2}}
+        sites = {**HARBOR, "lap_bay": "unsupervised", "lap_cliff": "unsupervised"}
+        matched = {"method": spec, "sites": sites, "overrides": overrides, **LAST}
+        job = write_tiny_phases_job(tmp_path, "matched", rounds=3, steps=2, **matched)
     whole = outcome(run_job(job, tmp_path / "whole"), tmp_path / "whole")
-    for round in (1, 2):
+    assert method == "FedCy" or all(len(kept["engine"]["helpers"]) == 1 for kept in whole[3:])
+    for round in killed:
         with killed_before(round):
             run_job(job, tmp_path / f"killed{round}")
         server = run_job(job, tmp_path / f"killed{round}", resume=True)
@@ -119,7 +133,5 @@ def test_it_goes_on_after_any_round_as_if_nothing_had_happened(write_tiny_phases
 
 
 def outcome(server, workspace):
-    sites = ("lap_harbor", "lap_bay", "lap_cliff")
-    paths = [next(workspace.glob(f"{site}/**/fedmed/state/round_2.pt")) for site in sites]
-    kept = [{key: value for key, value in load_tensors(path).items() if key != "made_with"} for path in paths]
+    kept = [kept_of(workspace, site, 2) for site in ("lap_harbor", "lap_bay", "lap_cliff")]
     return [dict(server.tensors), server.guard.state() if server.guard else {}, *kept]

@@ -57,16 +57,6 @@ def run(sites, tmp_path):
     return run
 
 
-def test_alignment_with_maps_of_features(run, answers):
-    server, rounds = run("fedas")
-    for line in rounds:
-        traces = {u.site: u.extras["fim_trace"] for _, u in answers if u.round == line["round"]}
-        shares = {site: trace / sum(traces.values()) for site, trace in traces.items()}
-        assert line["coefficients"] == pytest.approx(shares)
-    head = {name for name in server.tensors if name.startswith("head.")}
-    assert head and all(update.tensors.keys() == server.tensors.keys() - head for _, update in answers)
-
-
 def without(value, site, folder):
     """Settings of a site whose masks no longer have a value."""
     shutil.copytree(site.data_root, folder)

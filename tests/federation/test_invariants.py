@@ -10,9 +10,7 @@ from fedmed.federation import opened_model
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
-from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.task import Task
-from fedmed.methods.method import MEAN
 from fedmed.recovery.model_store import ModelStore
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import load_site
@@ -21,11 +19,6 @@ from tests.federation.run_folder import model_of, rounds_of
 TWO = {"ct_north": "supervised", "ct_south": "supervised"}
 PAIR = {"ct_north": "supervised", "ct_east": "unsupervised"}
 pytestmark = pytest.mark.usefixtures("unscored", "tiny_site_configs")
-
-
-def mean_of(**flat):
-    """The rule that these flat arguments of a job ask for."""
-    return load_rule(rule_spec({"path": MEAN, "args": flat}))
 
 
 def test_swapping_two_labelled_sites_does_not_change_the_model(tiny_job, tmp_path, monkeypatch):
@@ -61,23 +54,6 @@ def test_an_unlabelled_site_of_weight_zero_leaves_supervised_federated_learning(
     both, alone = model_of(tmp_path / "with"), model_of(tmp_path / "alone")
     assert all(torch.equal(both[name], alone[name]) for name in alone)
     assert all(r["coefficients"] == {"ct_east": 0.0, "ct_north": 1.0} for r in rounds_of(tmp_path / "with"))
-
-
-def test_the_model_tends_to_the_supervised_one_as_the_unlabelled_weight_tends_to_zero(tiny_job, lively, tmp_path):
-    job = tiny_job(sites=PAIR, overrides=lively)
-    initial = ModelStore(read_job(job), tmp_path).initial
-    updates = [
-        Client(read_job(job), load_site(site), tmp_path / site).train(Task("train", 0, 1, initial, steps=1))
-        for site in PAIR
-    ]
-    alone = mean_of().aggregate(initial, updates[:1]).tensors
-    distances = []
-    for weight in (1.0, 0.1, 0.01, 0.001):
-        model = mean_of(user_weights={"ct_east": weight}).aggregate(initial, updates).tensors
-        distances.append(max(float((model[name] - alone[name]).abs().max()) for name in alone))
-    assert distances[0] > 1e-4, "the unlabelled site did not move"
-    for weight, distance in zip((0.1, 0.01, 0.001), distances[1:], strict=True):
-        assert distance <= 2 * distances[0] * weight / (1 + weight) + 1e-6  # w / (1 + w) of the way, and rounding
 
 
 @pytest.mark.parametrize("loss", ["dice_hard", "dice_soft", "ce", "l1", "l2"])

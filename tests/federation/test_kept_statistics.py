@@ -3,12 +3,11 @@
 import pytest
 import torch
 
-from fedmed.durable_files import load_tensors
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.reports.notes import remarks
 from fedmed.reports.run import read_run
-from tests.federation.run_folder import result_of, rounds_of
+from tests.federation.run_folder import kept_of, result_of, rounds_of
 
 KEPT = {"buffers": {"unsupervised": "local"}, "epochs": 1, "steps": None, "select": "last"}
 STATISTIC = "features.bn1.running_mean"
@@ -26,17 +25,13 @@ def run(write_tiny_phases_job, tiny_site_configs, tmp_path):
     return run
 
 
-def kept_by(tmp_path, site, round):
-    return load_tensors(tmp_path / f"ws/{site}/simulate_job/fedmed/state/round_{round}.pt")["private"]
-
-
 def test_every_site_is_scored_and_no_statistic_of_a_site_without_labels_leaves(run, tmp_path):
     server, rounds, result = run(rounds=2, warm_start={"rounds": 1})
     assert [len(line["accepted"]) for line in rounds] == [1, 3] and not rounds[1]["refused"]
     assert set(result["test"]) == {"lap_harbor", *OTHERS, "lap_isle"} and "untested" not in result
     sent = {site: server.policies.of(role, 1).sent(server.tensors) for site, role in server.study.sites.items()}
     assert STATISTIC in sent["lap_harbor"] and not any("running" in name for site in OTHERS for name in sent[site])
-    own = {site: kept_by(tmp_path, site, 1)[STATISTIC] for site in OTHERS}
+    own = {site: kept_of(tmp_path / "ws", site, 1)["private"][STATISTIC] for site in OTHERS}
     told = "BatchNorm statistics: lap_bay and lap_cliff with those of their own images, the others with those that"
     assert any(note.startswith(told) for note in remarks(read_run(tmp_path / "ws")))
     apart = [own["lap_bay"], own["lap_cliff"], server.tensors[STATISTIC]]
@@ -53,7 +48,7 @@ def test_a_site_that_learns_nothing_has_those_that_labelled_sites_shared_when_it
     overrides = {"unsupervised": still, "evaluate": {"image_size": [24, 32]}}
     overrides["supervised"] = {"image_size": [24, 32], "batch_size": 16}
     server, _, _ = run(rounds=2, warm_start={"rounds": 1}, overrides=overrides)
-    first, second = (kept_by(tmp_path, site, 1)[STATISTIC] for site in OTHERS)
+    first, second = (kept_of(tmp_path / "ws", site, 1)["private"][STATISTIC] for site in OTHERS)
     assert torch.equal(first, second) and first.abs().max() > 0, "not those of a network that nobody trained"
     assert not torch.equal(first, server.tensors[STATISTIC]), "the labelled site has trained for a round since"
 

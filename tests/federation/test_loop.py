@@ -9,53 +9,34 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedmed.bundles.bundle_parser import named_tensors, parsed, seed_everything
-from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
-from fedmed.federation.opened_model import site_parser
 from fedmed.federation.workflow import Closing
 from fedmed.jobs.job_folder import read_job
 from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
-from fedmed.seeds import derive_seed
 from fedmed.settings.site import load_site
-from tests.federation.run_folder import model_of, same
+from tests.federation.run_folder import kept_of, model_of, read_lines, records, result_of, rounds_of, same
 
 BUNDLES = Path(__file__).resolve().parents[2] / "bundles"
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
 
-def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def make_client(job, site_name, folder):
-    return Client(read_job(job), load_site(site_name), folder)
-
-
-def start(job, steps=2, **changes):
-    store = ModelStore(read_job(job), job)
-    return store, Task("train", 0, 1, store.initial, steps=steps, **changes)
-
-
 def test_run_leaves_models_scores_and_progress(tiny_job, tmp_path):
     run_job(tiny_job(), tmp_path / "ws")
-    fedmed = tmp_path / "ws" / "server" / "simulate_job" / "fedmed"
-    result = json.loads((fedmed / "result.json").read_text())
+    result = result_of(tmp_path / "ws")
     assert set(result["test"]) == {"ct_north", "ct_south", "ct_east", "ct_west"}
     assert all(test["n_cases"] == 3 and 0 <= test["dice_mean"] <= 1 for test in result["test"].values())
     assert result["selected_by"] == ["ct_north", "ct_south"]
     assert sum(result["validation"].values()) / 2 == pytest.approx(result["best_score"])
     assert sum(result["validation_last"].values()) / 2 == pytest.approx(result["last_score"])
-    round = lines(fedmed / "rounds.jsonl")[0]
+    (round,) = rounds_of(tmp_path / "ws")
     assert round["accepted"] == ["ct_east", "ct_north", "ct_south"] and sum(round["coefficients"].values()) == 1
     assert set(round["sites"]["ct_north"]) >= {"val_dice", "train_loss", "n_steps"}
     assert "val_dice" not in round["sites"]["ct_east"]
-    site = tmp_path / "ws" / "ct_west" / "simulate_job" / "fedmed"
-    assert len(list(csv.DictReader((site / "evaluation" / "cases.csv").open()))) == 3
-    events = [line["event"] for line in lines(tmp_path / "ws/ct_north/simulate_job/fedmed/progress.jsonl")]
+    assert len(list(csv.DictReader((records(tmp_path / "ws", "ct_west") / "evaluation/cases.csv").open()))) == 3
+    events = [line["event"] for line in read_lines(records(tmp_path / "ws", "ct_north") / "progress.jsonl")]
     assert events[0] == "start" and {"step", "validated", "end"} <= set(events)
     assert not same(model_of(tmp_path / "ws"), ModelStore(read_job(tmp_path / "jobs/tiny"), tmp_path).initial)
 
@@ -77,49 +58,10 @@ def test_partial_sharing_with_a_warm_start_scores_only_sites_with_a_trained_deco
     # whatever round was best: the question is who can be scored after the warm start
     server.selection.best_round, server.selection.best_private = 1, dict(server.last_round)
     assert set(Closing(server).evaluation_tasks()) == {"ct_north", "ct_south"}
-    warm, private = (
-        load_tensors(tmp_path / "ws" / site / "simulate_job/fedmed/state/round_1.pt")["private"]
-        for site in ("ct_north", "ct_east")
-    )
+    warm, private = (kept_of(tmp_path / "ws", site, 1)["private"] for site in ("ct_north", "ct_east"))
     initial = ModelStore(read_job(job), tmp_path).initial
     assert private.keys() == warm.keys()
     assert any(not torch.equal(private[name], initial[name]) for name in private), "the warm start did not arrive"
-
-
-def test_one_site_equals_local_training(tiny_job, tmp_path):
-    """With one site, rounds of federated averaging are the site's own training with a persisted optimizer."""
-    job = tiny_job(sites={"ct_north": "supervised"}, rounds=2)
-    run_job(job, tmp_path / "ws")
-    client = make_client(job, "ct_north", tmp_path / "local")
-    store, _ = start(job)
-    network = optimizer = None
-    for round in range(2):
-        task, facts = Task("train", round, 2, {}), {"epoch_length": 2, "max_epochs": 1}
-        parser = site_parser(client.bundle, client.site, client.folder, task, client.seed, facts)
-        fresh = parsed(parser, "network")
-        if network is None:
-            network = fresh
-            network.load_state_dict(store.initial)
-            optimizer = parsed(parser, "optimizer")
-        trainer = parsed(parser, "train#trainer")
-        seed_everything(derive_seed(client.seed, "ct_north", round, "training"))
-        trainer.network, trainer.optimizer = network, optimizer
-        trainer.run()
-    local, federated = named_tensors(network), model_of(tmp_path / "ws")
-    # θ + (θ_k − θ) differs from θ_k by rounding; Adam's early steps are of the size of the learning rate, 2e-3.
-    assert all(torch.allclose(local[name], federated[name], atol=2e-6) for name in local)
-
-
-def test_zero_steps_and_a_threshold_of_one_change_nothing(tiny_job, tmp_path, tiny_site_configs):
-    small = read_job(tiny_job("o")).overrides("unsupervised")
-    overrides = {"supervised": small, "unsupervised": {**small, "confidence": 1.0}}
-    job = tiny_job(overrides=overrides, sites=TWO)
-    _, task = start(job)
-    update = make_client(job, "ct_east", tmp_path / "site").train(task)
-    assert update.n_steps == 2 and all(not tensor.any() for tensor in update.tensors.values())
-    _, task = start(job, steps=0)
-    idle = make_client(job, "ct_north", tmp_path / "idle").train(task)
-    assert idle.n_steps == 0 and all(not tensor.any() for tensor in idle.tensors.values())
 
 
 def test_a_site_with_both_lists_uses_both_as_unsupervised_and_says_what_a_supervised_one_leaves_out(
@@ -134,7 +76,7 @@ def test_a_site_with_both_lists_uses_both_as_unsupervised_and_says_what_a_superv
     job = tiny_job(sites=TWO)
     for name, words in (("ct_east", set()), ("ct_north", {"3 unlabelled scans are not used"})):
         site = replace(load_site(name), data_root=both, datalist=both / "datalist.json")
-        _, task = start(job)
+        task = Task("train", 0, 1, ModelStore(read_job(job), job).initial, steps=2)
         update = Client(read_job(job), site, tmp_path / name).train(task)
         assert ("train_supervised_loss" in update.metrics) == (name == "ct_east")
         assert all(word in caplog.text for word in words)
@@ -155,7 +97,7 @@ def test_a_checkpoint_starts_sites_and_their_private_layers(tiny_job, tmp_path, 
     idle["unsupervised"] = {**idle["supervised"], "unsupervised_learning_rate": 0.0}
     run_job(tiny_job("go", **spec, checkpoint="start.pt", overrides=idle), tmp_path / "go")
     assert same(model_of(tmp_path / "go"), start)
-    private = load_tensors(tmp_path / "go/ct_east/simulate_job/fedmed/state/round_0.pt")["private"]
+    private = kept_of(tmp_path / "go", "ct_east", 0)["private"]
     assert private and all(torch.equal(tensor, start[name]) for name, tensor in private.items())
 
 

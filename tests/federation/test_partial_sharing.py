@@ -7,11 +7,9 @@ import pytest
 import torch
 
 from fedmed.durable_files import load_tensors
-from fedmed.errors import JobError
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.selection import ModelSelection
-from fedmed.jobs.app_configs import files
 from fedmed.jobs.job_folder import read_job
 from fedmed.recovery.model_store import ModelStore
 from fedmed.reports.run import read_run
@@ -175,14 +173,3 @@ def test_a_refused_release_leaves_the_others_without_dice_and_the_run_ends_well(
     assert "it does not allow it ('allow_release' in its own settings)" in result["releases"][0]["reason"]
     assert [answer.tensors for _, task, answer in spied if task.name == "release"] == [{}]
     assert "ct_north released none: it does not allow it" in page(read_run(workspace))
-
-
-def test_requests_that_make_no_sense_are_refused_when_the_job_is_written(job_of):
-    with pytest.raises(JobError, match="'release_from' is 'ct_east'; it must be a supervised site: ct_north, ct_south"):
-        job_of(name="x", sites=SITES, rounds=1, steps=1, sharing="block_6", release_from="ct_east")
-    with pytest.raises(JobError, match="all are shared"):
-        job_of(name="x", sites=SITES, rounds=1, steps=1, release_from="ct_north")
-    partial = {"sharing": "block_6", "overlays": ["demo"], "release_from": "ct_north"}
-    job = job_of(name="x", sites=SITES, rounds=1, steps=1, **partial)
-    tasks = {r: '"release"' in files(job)[f"app_{r}/config/config_fed_client.json"] for r in set(SITES.values())}
-    assert tasks == {"supervised": True, "unsupervised": False, "evaluate": False}

@@ -1,6 +1,5 @@
 """A server that trains after averaging, through real client, engine and server."""
 
-import json
 from contextlib import contextmanager
 
 import pytest
@@ -17,17 +16,14 @@ from fedmed.recovery import checkpoint
 from fedmed.systems.fedst.separation import Separation
 from fedmed.systems.fedst.server import PenalisedEngine
 from fedmed.training.server_engine import on_cpu
+from tests.federation.run_folder import kept_of, read_lines, records
 
 PRIVATE = {"encoder.query.weight", "encoder.query.bias", "selection.weight", "selection.bias"}
 UNTOUCHED = ("temporal.", "selection.")
 
 
-def folder(tmp_path, name="ws"):
-    return tmp_path / name / "server/simulate_job/fedmed"
-
-
 def lines(tmp_path, name="ws", file="rounds.jsonl"):
-    return [json.loads(text) for text in (folder(tmp_path, name) / file).read_text().splitlines()]
+    return read_lines(records(tmp_path / name) / file)
 
 
 def rewrite(tmp_path, **changes):
@@ -60,8 +56,7 @@ def raising(error):
 
 def kept_by_the_sites(tmp_path, name="ws"):
     """Private state of each site after the second round."""
-    files = {site: f"{name}/{site}/simulate_job/fedmed/state/round_1.pt" for site in "ab"}
-    return {site: load_tensors(tmp_path / file)["private"] for site, file in files.items()}
+    return {site: kept_of(tmp_path / name, site, 1)["private"] for site in "ab"}
 
 
 @pytest.fixture
@@ -183,7 +178,9 @@ def test_a_full_disk_while_the_state_is_written_leaves_the_older_one(whole, serv
     with monkeypatch.context() as patch, pytest.raises(StateError, match="cannot write .*checkpoints/round_1.pt"):
         patch.setattr(checkpoint, "save_tensors", full)
         serving()
-    assert set(load_tensors(folder(tmp_path) / "checkpoints/round_0.pt")["rule"]["training"]["private"]) == PRIVATE
+    assert (
+        set(load_tensors(records(tmp_path / "ws") / "checkpoints/round_0.pt")["rule"]["training"]["private"]) == PRIVATE
+    )
     server = serving(resume=True)
     assert same(dict(server.tensors), whole[0]) and same(server.applied.training.state(), whole[1])
 
@@ -197,7 +194,7 @@ def test_a_loss_that_is_not_a_number_fails_the_round_and_leaves_the_model(servin
         serving()
     assert [line["aggregated"] for line in lines(tmp_path)] == [True, False]
     assert "server_loss" not in lines(tmp_path)[1] and lines(tmp_path, file="progress.jsonl")[-1]["event"] == "error"
-    kept = load_tensors(folder(tmp_path) / "checkpoints/round_0.pt")["rule"]["training"]["state"]["separation"]
+    kept = load_tensors(records(tmp_path / "ws") / "checkpoints/round_0.pt")["rule"]["training"]["state"]["separation"]
     assert bool(torch.isfinite(kept["pre"]["head.weight"]).all())
 
 
@@ -326,7 +323,7 @@ def test_a_resumed_run_with_images_of_another_size_is_told(serving, killed_befor
 def test_a_kept_state_that_does_not_fit_is_told(serving, killed_before, tmp_path, change, message):
     with killed_before(1):
         serving()
-    path = folder(tmp_path) / "checkpoints/round_0.pt"
+    path = records(tmp_path / "ws") / "checkpoints/round_0.pt"
     content = load_tensors(path)
     change(content["rule"]["training"])
     save_tensors(path, content)

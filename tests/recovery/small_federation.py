@@ -24,7 +24,7 @@ from fedmed.recovery.model_store import BEST, LAST
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
 from fedmed.settings.server import load_server
-from tests.federation.run_folder import read_lines, timeless
+from tests.federation.run_folder import Killed, read_lines, timeless
 
 SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised"}
 ROUNDS, COUNTER = 5, "norm.num_batches_tracked"
@@ -33,10 +33,6 @@ PARTIAL = {"sharing": "head", "warm_start": {"rounds": 2, "sharing": "full"}}
 # A rule with a state, values for the sites, and another model for those without labels.
 METHOD = {"path": "fedmed.systems.covid_fssl.method.Consistency"}
 STATEFUL = {"rule": {"path": "momentum_rule.ServerMomentum", "args": {"beta": 0.5}}}
-
-
-class Killed(BaseException):
-    """The process ended."""
 
 
 class Store(SimpleNamespace):
