@@ -35,7 +35,7 @@ def test_values_that_run_or_read_are_refused(value):
         check_overrides({"mode": value}, ALLOWED)
 
 
-@pytest.mark.parametrize("value", [{"_target_": "os.system"}, [{"_target_": "x"}], {"a": 1}])
+@pytest.mark.parametrize("value", [{"_target_": "os.system"}, [{"_target_": "x"}], {"a": 1}, [1, [{"": None}]]])
 def test_mappings_are_refused(value):
     with pytest.raises(OverrideError, match="override 'mode'.*mapping"):
         check_overrides({"mode": value}, ALLOWED)
@@ -49,23 +49,8 @@ def test_paths_are_refused(value):
 
 # What MONAI gives a meaning to, what looks like it, and what could be smuggled in between.
 FRAGMENTS = [
-    *(
-        "$",
-        "@",
-        "%",
-        "#",
-        "::",
-        ":",
-        "+",
-        "_target_",
-        "_requires_",
-        "mode",
-        "nested::mode",
-        "canary",
-        "x",
-        "1e-4",
-        "nan",
-    ),
+    *("$", "@", "%", "#", "::", ":", "+", "_target_", "_requires_", "mode", "nested::mode", "canary", "x"),
+    *("1e-4", "nan"),
     *("fedmed_canary.spring()", "__import__('fedmed_canary').spring()", "import fedmed_canary", "canary.yaml::secret"),
     *(" ", "\t", "\n", "\x00", "\xa0", "\u3000", "\u200b", "\ufeff", "\uff04", "\ufe69", "\uff20", "\uff05", "\ufe6a"),
     *("/", "\\", "..", "'", '"', "{", "}", "\ud800"),
@@ -232,19 +217,3 @@ def test_the_copy_shares_no_list():
     accepted = check_overrides(given_, ALLOWED)
     accepted["patch_size"][0].append(3)
     assert given_ == {"patch_size": [[1], 2]}
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.floats() | st.text(max_size=3),
-        lambda c: st.lists(c) | st.dictionaries(st.text(max_size=8), c),
-        max_leaves=5,
-    )
-)
-def test_no_mapping_gets_through(value):
-    def has_mapping(v):
-        return isinstance(v, dict) or (isinstance(v, list) and any(map(has_mapping, v)))
-
-    if has_mapping(value):
-        with pytest.raises(OverrideError):
-            check_overrides({"mode": value}, ALLOWED)

@@ -30,7 +30,7 @@ def read(until):
                 errors.append(error)
 sys.setswitchinterval(1e-5)
 gc.set_threshold(50)
-threads = [threading.Thread(target=read, args=(time.monotonic() + 4,)) for _ in range(8)]
+threads = [threading.Thread(target=read, args=(time.monotonic() + 2,)) for _ in range(8)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
 print(len(errors))

@@ -49,15 +49,6 @@ def test_job_is_complete(name, tmp_path):
     assert {job.bundle(role).name for role in roles} == {job.study.bundle}
 
 
-@pytest.mark.parametrize("name", CT_JOBS[:-1])
-def test_every_answer_of_a_job_passes_the_sites_limits(name):
-    for path in (JOBS / name).glob("app_*/config/config_fed_client.json"):
-        config = json.loads(path.read_text())
-        (chain,) = config["task_result_filters"]
-        assert chain["filters"] == [{"path": "fedmed.flare.filters.SiteLimitsFilter", "args": {}}]
-        assert chain["tasks"] == config["executors"][0]["tasks"]
-
-
 def test_partial_job_keeps_the_decoder_and_asks_a_demo_site_that_allows_it(tmp_path):
     job = read_job(shipped("covid_fssl_partial"))
     folder = write_job(job, tmp_path / "job")

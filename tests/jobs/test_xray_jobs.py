@@ -1,7 +1,5 @@
 """FedMoCo's jobs say what their names promise, and one leads to the next."""
 
-import json
-
 import pytest
 import torch
 import yaml
@@ -22,17 +20,10 @@ DOWNSTREAM = ["cxr_linear", "cxr_finetune"]
 
 
 @pytest.mark.parametrize("name", PRETRAINING + DOWNSTREAM)
-def test_job_is_complete(name, tmp_path):
+def test_all_roles_have_the_same_overlays(name):
     job = read_job(shipped(name))
     assert job.study.bundle == "cxr_classification"
     assert all(job.overlays(role) == job.overlays(job.model_role) for role in job.study.sites.values())
-    folder = write_job(job, tmp_path / name)
-    for app in json.loads((folder / "meta.json").read_text())["deploy_map"]:
-        assert (folder / app / "custom" / "README.md").is_file()
-    for path in folder.glob("app_*/config/config_fed_client.json"):
-        (chain,) = (config := json.loads(path.read_text()))["task_result_filters"]
-        assert chain["filters"] == [{"path": "fedmed.flare.filters.SiteLimitsFilter", "args": {}}]
-        assert chain["tasks"] == config["executors"][0]["tasks"]
 
 
 @pytest.mark.parametrize("name", PRETRAINING)

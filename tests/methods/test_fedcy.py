@@ -64,12 +64,6 @@ def model():
     return {BODY: torch.randn(4, 3, generator=generator), HEAD: torch.randn(2, 4, generator=generator)}
 
 
-def test_weights_are_shares_of_frames(model):
-    sent = updates(model, {site: (n, site == "c1") for site, n in FRAMES.items()})
-    weights = WeightedMean(SampleWeighting()).coefficients(sent)
-    assert list(weights.values()) == pytest.approx([0.4, 0.15, 0.1, 0.125, 0.225])
-
-
 def test_the_classifier_is_that_of_the_labelled_site(model):
     """Its difference counts whole, whatever share of the frames it had, and untrained copies not at all."""
     sent = updates(model, {site: (n, site == "c1") for site, n in FRAMES.items()})
