@@ -51,7 +51,7 @@ def test_where_nothing_is_sure_enough_nothing_is_learned_and_it_is_said(run):
     assert "voxels count from a fixed probability of 1 on" in str(last["warnings"])
 
 
-def test_the_labelled_mean_has_no_private_layer(run, seen):
+def test_the_labelled_mean_has_no_private_layer(run, unscored, seen):
     run("ws", sharing="block_6")
     means = [task.extras["labelled_mean"] for *_, task, _ in seen if "labelled_mean" in task.extras]
     assert means and all(mean and not any(name.startswith(PRIVATE) for name in mean) for mean in means)

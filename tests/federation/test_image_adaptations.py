@@ -62,7 +62,7 @@ def exported(workspace, **settings):
 
 @pytest.mark.parametrize("adaptation", VALUES)
 def test_sites_tell_once_and_an_interrupted_run_ends_as_one_without_interruption(
-    job, adaptation, seen, killed_before, tmp_path
+    job, adaptation, seen, killed_before, unscored, tmp_path
 ):
     """Of intensities sites with labels tell and the other matches; of amplitudes all do both."""
     workspace, (name, count) = tmp_path / "ws", VALUES[adaptation]
