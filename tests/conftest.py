@@ -32,10 +32,9 @@ PHASE_SITES = {
 
 
 def pytest_collection_finish():
-    """Leave the modules out of garbage collections, which otherwise take a seventh of the time of the tests."""
+    """Leave the modules out of garbage collections, which otherwise take much of the time of the tests."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 def job_of(**values):
