@@ -23,7 +23,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import parsed
 from fedmed.bundles.contract import Use, faults
 from fedmed.errors import BundleError, SharingError
-from fedmed.jobs.app_configs import consistency_errors
+from fedmed.jobs.app_configs import role_differences
 from fedmed.systems.fedst.method import FedST
 from fedmed_demo import demo_site
 from tests.bundles.one_bundle import ALONE, OneBundle
@@ -207,9 +207,9 @@ def test_black_borders_are_cut_off_frames_and_masks(facts, tmp_path, crop):
 
 def test_a_job_says_for_all_roles_whether_borders_are_cut_off():
     roles = {role: Bundle(NAME, overrides={"crop": role == "supervised"}) for role in ("supervised", "evaluate")}
-    (told,) = consistency_errors(roles)
+    (told,) = role_differences(roles)
     assert told.startswith("'crop' is True for the role 'supervised' and False for 'evaluate'")
-    assert list(consistency_errors({role: Bundle(NAME, overrides={"crop": True}) for role in roles})) == []
+    assert list(role_differences({role: Bundle(NAME, overrides={"crop": True}) for role in roles})) == []
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.errors import BundleError, JobError
-from fedmed.jobs.app_configs import consistency_errors, files
+from fedmed.jobs.app_configs import files, role_differences
 
 SITES = {"ct_north": "supervised", "ct_east": "unsupervised", "ct_west": "evaluate"}
 NAMES = sorted(path.name for path in CHECKOUT_BUNDLES.iterdir() if (path / "configs" / "federation.yaml").is_file())
@@ -28,20 +28,20 @@ def test_what_may_differ_is_no_fault(job_of):
 def test_each_value_that_differs_is_named_with_both_roles():
     sizes = ([27, 48], [72, 96])
     bundle, other = (Bundle("surgical_tool_classification", overrides={"image_size": size}) for size in sizes)
-    (told,) = consistency_errors({"supervised": bundle, "evaluate": other})
+    (told,) = role_differences({"supervised": bundle, "evaluate": other})
     assert told.startswith("'image_size' is [27, 48] for the role 'supervised' and [72, 96] for 'evaluate'")
-    assert list(consistency_errors({"supervised": bundle})) == []
+    assert list(role_differences({"supervised": bundle})) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_bundle_says_what_an_image_looks_like(name):
     bundle = Bundle(name)
     assert bundle.alike, "a bundle that lists nothing is not checked"
-    assert list(consistency_errors({"supervised": bundle, "evaluate": bundle})) == []
+    assert list(role_differences({"supervised": bundle, "evaluate": bundle})) == []
 
 
 def test_an_id_that_no_file_has_is_a_mistake_of_the_bundle(monkeypatch):
     bundle = Bundle("cxr_classification")
     monkeypatch.setitem(bundle.federation, "alike", ["image_sise"])
     with pytest.raises(BundleError, match="'alike' in federation.yaml lists 'image_sise', which no file has"):
-        list(consistency_errors({"supervised": bundle, "evaluate": bundle}))
+        list(role_differences({"supervised": bundle, "evaluate": bundle}))

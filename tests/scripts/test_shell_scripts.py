@@ -227,7 +227,7 @@ def test_a_failed_test_fails_ci(checkout):
 
 
 def test_all_adds_the_slow_ones(checkout):
-    workers = min(4, os.cpu_count())
+    workers = min(4, os.cpu_count() + 1)
     result = run(checkout, "scripts/test.sh", "-k", "dice", "--all")
     assert f"running all tests in {workers} processes with 1 thread(s)" in result.stdout
     assert calls(checkout)[1] == f"-m pytest -n {workers} --dist loadfile --no-loadscope-reorder -k dice"

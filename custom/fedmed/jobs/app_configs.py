@@ -99,7 +99,7 @@ def _validation_errors(job: Job) -> Iterator[tuple[str, str]]:
             said = f"sharing group '{group}' is not in bundle '{bundle.name}'; it has {', '.join(known)}"
             if said := said if group not in known else _nothing_private(bundle, group):
                 yield "algorithm" if group == job.method.role(role).receives else "sharing", f"role '{role}': {said}"
-    yield from (("overrides", text) for text in consistency_errors(bundles))
+    yield from (("overrides", text) for text in role_differences(bundles))
     yield from _rule_errors(job)
 
 
@@ -155,7 +155,7 @@ def _json(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
-def consistency_errors(bundles: Mapping[str, Bundle]) -> Iterator[str]:
+def role_differences(bundles: Mapping[str, Bundle]) -> Iterator[str]:
     """Say what a bundle lists as ``alike`` and the job gives to its roles unlike.
 
     Args:
