@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from fedmed.errors import FedMedError
-from fedmed.in_range import in_range
 
 
 def soft_dice_loss(
@@ -61,8 +60,8 @@ class SoftDiceLoss(nn.Module):
         self, squared: bool = True, smooth_nr: float = 0.0, smooth_dr: float = 1e-8, batch: bool = False
     ) -> None:
         super().__init__()
-        in_range("smooth_nr", smooth_nr, least=0, of=" of SoftDiceLoss")
-        in_range("smooth_dr", smooth_dr, above=0, of=" of SoftDiceLoss")
+        if smooth_nr < 0 or smooth_dr <= 0:
+            raise FedMedError(f"SoftDiceLoss: use smooth_nr >= 0, not {smooth_nr}, and smooth_dr > 0, not {smooth_dr}")
         self.loss = partial(soft_dice_loss, squared=squared, smooth_nr=smooth_nr, smooth_dr=smooth_dr, batch=batch)
 
     def forward(self, q: Tensor, y: Tensor) -> Tensor:
