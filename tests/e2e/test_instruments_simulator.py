@@ -175,13 +175,16 @@ def test_what_is_a_hospitals_or_the_servers_alone_is_not_on_the_wire(flare, of_t
 
 def sent(workspace):
     """All that any process of the run wrote to a socket."""
-    return b"\0".join(path.read_bytes() for path in captured(workspace))
+    return runs.captured(tap_of(workspace))
 
 
 def captured(workspace):
     """A file for each process that wrote to one: the server's, and those of sites."""
-    folder = workspace.with_name(workspace.name.replace("flare", "tap")) / "capture"
-    return sorted(folder.iterdir())
+    return sorted((tap_of(workspace) / "capture").iterdir())
+
+
+def tap_of(workspace):
+    return workspace.with_name(workspace.name.replace("flare", "tap"))
 
 
 def large(tensors):

@@ -118,9 +118,11 @@ def check_data(checked: CheckedSite, options: Options, show: Silent) -> None:
         known = (options.job, site.site, options.role, options.overlays, checked.counts, site.bundles)
         checked.work = find_work(*known, site.allowed_classes)
         if checked.work.by_lists:
-            text = f"the job {checked.work.name} does not name '{site.site}': checked as {checked.work.role}, "
-            text += "the role that its lists fit; say another with --role, and ask the study lead to name the site "
-            checked.findings.append(SiteFinding("training", "not_named", f"{text}before it joins"))
+            text = (
+                f"the job {checked.work.name} does not name '{site.site}': checked as {checked.work.role}, the role "
+                "that its lists fit; say another with --role, and ask the study lead to name the site before it joins"
+            )
+            checked.findings.append(SiteFinding("training", "not_named", text))
     checked.role = checked.work.role if checked.work else options.role
     checked.demands, unusable = read_demands(checked.work, site)
     checked.kind = checked.demands.kind or kind_by_look(content)

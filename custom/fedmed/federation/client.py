@@ -333,13 +333,23 @@ def hand_out(site: SiteConfig, state: SiteState, task: Task) -> Release:
         StateError: allowed, but the asked round's state is missing or damaged.
     """
     if not site.allow_release:
-        text = "%s: the job asks for this site's private layers; nothing is released, because 'allow_release' is not "
-        log.warning(f"{text}true in %s", site.site, site.source)
+        log.warning(
+            "%s: the job asks for this site's private layers; nothing is released, because 'allow_release' is not "
+            "true in %s",
+            site.site,
+            site.source,
+        )
         return Release(site.site, task.private_round)
     tensors = state.load(task.private_round).get("private", {})
-    text = "%s: releases its %d private tensors of round %s (%d bytes) to the server, which scores other sites with "
-    facts = (site.site, len(tensors), task.private_round, tensor_bytes(tensors), site.source)
-    log.warning(f"{text}them; allowed by %s", *facts)
+    log.warning(
+        "%s: releases its %d private tensors of round %s (%d bytes) to the server, which scores other sites with "
+        "them; allowed by %s",
+        site.site,
+        len(tensors),
+        task.private_round,
+        tensor_bytes(tensors),
+        site.source,
+    )
     if task.keep:
         known = (site.site, site.allow_kept_release, site.source)
         log.warning("%s: the job would keep the mean of all sites' for an export: allowed %s, by %s", *known)

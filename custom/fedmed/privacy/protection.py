@@ -183,10 +183,12 @@ class Protection:
         seed, site = self.privacy.noise_seed, self.site
         if seed is None:
             return system_source()
-        text = (
+        log.warning(
             "%s: 'privacy.noise_seed' is set in %s: whoever knows it can subtract the noise. It protects NOTHING and "
+            "is for experiments only",
+            site.site,
+            site.source,
         )
-        log.warning(f"{text}is for experiments only", site.site, site.source)
         return seeded_source(derive_seed(seed, site.site, round, purpose))
 
 
