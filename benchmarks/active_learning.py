@@ -65,13 +65,11 @@ def measure(model: Model, settings: dict, folder: Path, case: dict) -> dict[str,
 
     single = [mean_disagreement(predict, settings, [seed]) for seed in range(max(VIEWS))]
     row |= {f"disagreement, {views} view{'s' * (views > 1)}": fmean(single[:views]) for views in VIEWS}
-    found = model.mask(image, p)
-    true = np.asanyarray(nib.load(folder / case["label"]).dataobj) > 0 if "label" in case else np.zeros_like(found)
+    mask = model.mask(image, p)
+    true = np.asanyarray(nib.load(folder / case["label"]).dataobj) > 0 if "label" in case else np.zeros_like(mask)
     # A scan without disease in which nothing is found is right.
-    row["1 - dice"] = (
-        1 - 2 * (found & true).sum() / max(found.sum() + true.sum(), 1) if found.any() or true.any() else 0
-    )
-    row["less found"] = -float(found.sum())
+    row["1 - dice"] = 1 - 2 * (mask & true).sum() / max(mask.sum() + true.sum(), 1) if mask.any() or true.any() else 0
+    row["less found"] = -float(mask.sum())
     return row
 
 
@@ -110,8 +108,8 @@ def report(rows: list[dict], healthy: list[dict]) -> None:
     print("|---" * (len(SITES) + 4) + "|")
     for name in (key for key in rows[0] if key not in ("seed", "site", "1 - dice")):
         groups = [rows, *([row for row in rows if row["site"] == site] for site in SITES), rows + healthy]
-        found = (spearmanr(*([row[key] for row in group] for key in (name, "1 - dice"))) for group in groups)
-        cells = [f"{result.statistic:+.2f}" for result in found]
+        results = (spearmanr(*([row[key] for row in group] for key in (name, "1 - dice"))) for group in groups)
+        cells = [f"{result.statistic:+.2f}" for result in results]
         first = np.argsort([-row[name] for row in rows])[:fifth]
         print(f"| {name} | {' | '.join(cells)} | {1 - wrong[first].mean():.2f} |")
 

@@ -74,7 +74,7 @@ class Step:
 
     def run(self, item: Correction) -> None:
         seen: list[Tensor] = []
-        own = self.timed(lambda: seen.append(item.change_images(self.images)))
+        corrected = self.timed(lambda: seen.append(item.change_images(self.images)))
 
         def learn() -> None:
             self.optimizer.zero_grad(set_to_none=True)
@@ -82,10 +82,10 @@ class Step:
 
         alone = self.timed(learn)
         with torch.no_grad():
-            own += self.timed(lambda: item.before_step(self.parameters))
+            corrected += self.timed(lambda: item.before_step(self.parameters))
             alone += self.timed(self.optimizer.step)
-            own += self.timed(lambda: item.after_step(self.parameters))
-        self.seconds.append((alone, own))
+            corrected += self.timed(lambda: item.after_step(self.parameters))
+        self.seconds.append((alone, corrected))
 
     def round(self, item: Correction, values: dict, steps: int) -> tuple[float, float, float]:
         """Medians of a step alone and of the correction in it, and what it does once, all in seconds.
@@ -101,8 +101,8 @@ class Step:
                 self.run(item)
             with torch.no_grad():
                 once += self.timed(lambda: item.end(self.parameters))
-        alone, own = (statistics.median(column) for column in zip(*self.seconds, strict=True))
-        return alone, own, once
+        alone, corrected = (statistics.median(column) for column in zip(*self.seconds, strict=True))
+        return alone, corrected, once
 
 
 def engine_speed(step: Step, steps: int) -> float:
@@ -121,8 +121,8 @@ def engine_speed(step: Step, steps: int) -> float:
             float(value.detach())
 
     rows = [(step.timed(written_out), step.timed(engine.run)) for _ in range(4)]
-    plain, own = (statistics.median(column) for column in zip(*rows[1:], strict=True))
-    return plain / own
+    plain, corrected = (statistics.median(column) for column in zip(*rows[1:], strict=True))
+    return plain / corrected
 
 
 def main() -> None:
@@ -130,13 +130,13 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     step = Step(args)
     frames = [{"image": image} for image in torch.rand(BANK, 3, *SIZE)]
-    own = OwnAmplitudes(frames, BANK)
+    corrected = OwnAmplitudes(frames, BANK)
     control = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in step.parameters.items()}
     kinds: dict[str, tuple[Correction, dict, float]] = {
         "FedProx": (ProximalTerm(0.01), {}, 0.03),
         "FedDyn": (DynamicTerm(0.01), {}, 0.03),
         "SCAFFOLD": (ControlVariate(), {CONTROL: control}, 0.03),
-        "FedDG": (MixedAmplitudes(own), {OTHERS: [own()] * (SITES - 1)}, 0.10),
+        "FedDG": (MixedAmplitudes(corrected), {OTHERS: [corrected()] * (SITES - 1)}, 0.10),
     }
     title = f"{args.device}, {args.threads} threads, batch {args.batch}, {args.steps} steps"
     table = Table("", "step, s", "of it more, s", "share", "target", "once a round, s", title=title)

@@ -96,8 +96,8 @@ def measure(args: argparse.Namespace, folder: Path, entry: str) -> tuple[float, 
 
 def largest(process: int) -> float:
     """Largest resident set of a living process so far, in MB. (``ru_maxrss`` would count what the parent had held.)"""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    return int(found.group(1)) / 1024 if found else 0.0
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    return int(match.group(1)) / 1024 if match else 0.0
 
 
 def main() -> None:

@@ -77,8 +77,8 @@ def loop_over_windows(made: TemporalAttention, frames: Tensor) -> Tensor:
     result, rows = frames[:, -1].clone(), [relative_positions(size, reach) for reach in made.reaches]
     for top in range(0, height, size):
         for left in range(0, width, size):
-            own = normed[:, -1, top : top + size, left : left + size]
-            place = [y * size + x for y in range(own.shape[1]) for x in range(own.shape[2])]
+            newest = normed[:, -1, top : top + size, left : left + size]
+            place = [y * size + x for y in range(newest.shape[1]) for x in range(newest.shape[2])]
             tokens, added = [], []
             for number, (pool, reach) in enumerate(zip(made.frame_pools, made.reaches, strict=True)):
                 down = seen_tokens(height, size, pool, reach)[top // size].tolist()
@@ -99,11 +99,11 @@ def loop_over_windows(made: TemporalAttention, frames: Tensor) -> Tensor:
             context = torch.cat(tokens, dim=1)
             q, k, v = (
                 linear(x).unflatten(-1, (made.heads, -1)).transpose(1, 2)
-                for linear, x in ((made.query, own.flatten(1, 2)), (made.key, context), (made.value, context))
+                for linear, x in ((made.query, newest.flatten(1, 2)), (made.key, context), (made.value, context))
             )
             weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5 + torch.cat(added, dim=-1), dim=-1)
-            found = (weights @ v).transpose(1, 2).flatten(2).unflatten(1, own.shape[1:3]).movedim(-1, 1)
-            result[:, :, top : top + size, left : left + size] += found
+            context_of = (weights @ v).transpose(1, 2).flatten(2).unflatten(1, newest.shape[1:3]).movedim(-1, 1)
+            result[:, :, top : top + size, left : left + size] += context_of
     return result
 
 
@@ -178,9 +178,9 @@ def peak_of(kind: str, args: argparse.Namespace) -> float:
 
 def attention_rows(table: Table, args: argparse.Namespace) -> None:
     for size in ((args.side // 32, args.side // 32), (30, 40)):  # of the deepest map; of a shallower one
-        loop, own = attention(size, args)
+        loop, newest = attention(size, args)
         name = f"attention on {size[0]} x {size[1]}, batch 2, ms"
-        table.add_row(name, f"{1000 * loop:.0f}", f"{1000 * own:.0f}", f"{loop / own:.1f}", "≥ 10")
+        table.add_row(name, f"{1000 * loop:.0f}", f"{1000 * newest:.0f}", f"{loop / newest:.1f}", "≥ 10")
 
 
 def frame_rows(table: Table, args: argparse.Namespace) -> None:

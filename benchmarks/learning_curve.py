@@ -69,11 +69,11 @@ class Curve:
 
     def score(self, client: Client, task: Task) -> None:
         """Of the site's, and of those that are only scored."""
-        asked = {client.site.site: client}
+        clients = {client.site.site: client}
         if client.site.site == self.first:
             waiting = self.job.study.of_role("unsupervised") if task.round < self.job.study.warm_start.rounds else []
-            asked |= self.idle | {site: self.scored(site) for site in waiting}
-        for one in asked.values():
+            clients |= self.idle | {site: self.scored(site) for site in waiting}
+        for one in clients.values():
             test = replace(task, name="evaluate", validate=False, epochs=None, steps=0)
             test = replace(test, private_round=None) if one is not client else test
             self.keep(str(task.round), one, test)
@@ -91,10 +91,10 @@ class Curve:
 
 def curve(job: Job, workspace: Path, every: int) -> Iterator[dict[str, Any]]:
     """Rows of one run."""
-    asked = Curve(job, workspace / "scored", every)
+    curve = Curve(job, workspace / "scored", every)
     folder = write_job(job, workspace / f"job_{job.study.seed}", replace=True)
-    run_job(folder, workspace / f"run_{job.study.seed}", answer=asked.answer)
-    yield from asked.rows
+    run_job(folder, workspace / f"run_{job.study.seed}", answer=curve.answer)
+    yield from curve.rows
 
 
 def main() -> None:

@@ -49,7 +49,7 @@ SIZES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {  # bundle -> it
     "instrument_segmentation": ("lap_instruments_tiny", {"image_size": [32, 40], "batch_size": 2}, {}),
 }
 QUEUE = {"queue_size": 8, "metadata_min_images": 8, "rsa_samples": 8}
-OWN: dict[str, dict[str, Any]] = {  # job -> settings in place of those of its bundle, of every site
+SETTINGS: dict[str, dict[str, Any]] = {  # job -> settings in place of those of its bundle, of every site
     "covid_fssl_paper": LARGE,
     "covid_agreement_paper": LARGE,
     "tools_paper": {**FRAMES, "image_size": [63, 64]},
@@ -111,7 +111,7 @@ def tiny_job(name: str, folder: Path) -> Job:
 def overrides(name: str, job: Job) -> dict[str, dict[str, Any]]:
     """The job's settings of every role, with tiny images."""
     _, small, without = SIZES[job.study.bundle]
-    tiny = {**small, **OWN.get(name, {}), **QUEUE}
+    tiny = {**small, **SETTINGS.get(name, {}), **QUEUE}
     made = {}
     for role in job.study.sites.values():
         known = Bundle(job.study.bundle, job.overlays(role)).overridable
@@ -121,11 +121,11 @@ def overrides(name: str, job: Job) -> dict[str, dict[str, Any]]:
 
 
 def digest(path: Path) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, tensor in sorted(load_tensors(path)["model"].items()):
-        found.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        found.update(tensor.contiguous().numpy().tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def run(job: Job, folder: Path) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def main() -> None:
     options = parser.parse_args()
     out = options.out.absolute()
     torch.set_num_threads(1)
-    found = {}
+    digests = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for name in options.only or in_order():
@@ -171,9 +171,9 @@ def main() -> None:
             os.environ["FEDMED_MODELS"] = str(folder / start / "server/simulate_job/app_server")
             for job in with_controls(tiny_job(name, folder)):
                 started = time.monotonic()
-                found[job.name] = run(job, folder)
+                digests[job.name] = run(job, folder)
                 print(f"{job.name}: {time.monotonic() - started:.0f} s", flush=True)
-                out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+                out.write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

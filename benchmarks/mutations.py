@@ -68,13 +68,13 @@ def mutated(node: ast.expr) -> ast.expr | None:
 
 def faults(room: str) -> list[tuple[Path, ast.expr, str]]:
     """Faults of a room: file, expression, and the text that takes its place; each text once."""
-    found = {}
+    by_hash = {}
     for path in sorted((CHECKOUT / "custom/fedmed" / room).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.expr) and node.lineno == node.end_lineno and (fault := mutated(node)) is not None:
                 text = f"({ast.unparse(ast.fix_missing_locations(fault))})"
-                found.setdefault(sha256(text.encode()).digest(), (path.relative_to(CHECKOUT), node, text))
-    return [found[key] for key in sorted(found)[:EACH]]
+                by_hash.setdefault(sha256(text.encode()).digest(), (path.relative_to(CHECKOUT), node, text))
+    return [by_hash[key] for key in sorted(by_hash)[:EACH]]
 
 
 def killed(room: str, path: Path, node: ast.expr, text: str) -> bool:
@@ -99,10 +99,10 @@ def killed(room: str, path: Path, node: ast.expr, text: str) -> bool:
 
 def tried(rooms: list[str]) -> Iterator[tuple[str, str, bool]]:
     """Room, the fault in words, and whether a test found it."""
-    asked = [(room, *fault) for room in rooms for fault in faults(room)]
+    chosen = [(room, *fault) for room in rooms for fault in faults(room)]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for (room, path, node, text), found in zip(asked, pool.map(lambda one: killed(*one), asked), strict=True):
-            yield room, f"{path}:{node.lineno}: {ast.unparse(node)} -> {text}", found
+        for (room, path, node, text), kill in zip(chosen, pool.map(lambda one: killed(*one), chosen), strict=True):
+            yield room, f"{path}:{node.lineno}: {ast.unparse(node)} -> {text}", kill
 
 
 def main() -> None:
@@ -112,9 +112,9 @@ def main() -> None:
     if unknown := set(rooms) - set(TESTS):
         parser.error(f"no room {min(unknown)}; there are {', '.join(TESTS)}")
     counts = dict.fromkeys(rooms, 0)
-    for room, fault, found in tried(rooms):
-        counts[room] += found
-        print("found   " if found else "survived", fault, flush=True)
+    for room, fault, kill in tried(rooms):
+        counts[room] += kill
+        print("found   " if kill else "survived", fault, flush=True)
     print(", ".join(f"{room} {n} of {EACH}" for room, n in counts.items()))
     print(f"{sum(counts.values())} of {EACH * len(rooms)} faults found")
 

@@ -112,13 +112,13 @@ def retrieved(image: torch.Tensor, border: torch.Tensor, steps: int = 400, tail:
     size, best = torch.fft.fft2(image).abs(), (math.inf, image)
     generator = torch.Generator().manual_seed(0)
     for _ in range(3):
-        found = torch.rand(image.shape, generator=generator, dtype=image.dtype)
+        estimate = torch.rand(image.shape, generator=generator, dtype=image.dtype)
         for step in range(steps):
-            spectrum = torch.fft.fft2(found)
+            spectrum = torch.fft.fft2(estimate)
             fitted = torch.fft.ifft2(size * spectrum / spectrum.abs().clamp(min=1e-12)).real
             possible = (fitted >= 0) & (fitted <= 1) & ~border
-            found = torch.where(possible, fitted, found - 0.9 * fitted if step < steps - tail else 0)
-        best = min(best, (float((torch.fft.fft2(found).abs() - size).norm()), found), key=lambda pair: pair[0])
+            estimate = torch.where(possible, fitted, estimate - 0.9 * fitted if step < steps - tail else 0)
+        best = min(best, (float((torch.fft.fft2(estimate).abs() - size).norm()), estimate), key=lambda pair: pair[0])
     return best[1]
 
 

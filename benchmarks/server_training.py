@@ -104,13 +104,13 @@ def main() -> None:
     images = [torch.randn(size, device=args.device) for _ in range(args.steps)]
     batches = [{"image": image, "label": (image[:, 0] > 0).long()} for image in images]
     plain(*nets, batches[:2])
-    found: dict[str, list[float]] = {"loop": [], "engine": []}
+    times: dict[str, list[float]] = {"loop": [], "engine": []}
     for _ in range(args.repeats):
-        found["loop"].append(seconds(lambda: plain(*nets, batches), args.device))
-        found["engine"].append(seconds(lambda: engine(nets[0], start, batches, args.device), args.device))
-    loop, own = (statistics.median(values) / (2 * args.steps) for values in found.values())
-    words = f"plain loop {1000 * loop:.2f} ms a step, the server's training {1000 * own:.2f} ms"
-    Console().print(f"{words}: {loop / own:.1%} of its speed")
+        times["loop"].append(seconds(lambda: plain(*nets, batches), args.device))
+        times["engine"].append(seconds(lambda: engine(nets[0], start, batches, args.device), args.device))
+    loop, engine_time = (statistics.median(values) / (2 * args.steps) for values in times.values())
+    words = f"plain loop {1000 * loop:.2f} ms a step, the server's training {1000 * engine_time:.2f} ms"
+    Console().print(f"{words}: {loop / engine_time:.1%} of its speed")
 
 
 if __name__ == "__main__":

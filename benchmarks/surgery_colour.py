@@ -70,10 +70,10 @@ def parts_alone(patients: int, epochs: int) -> None:
     show("chance", (1 / len(PARTS), 1 / (len(PARTS) - 1)))
     inner, outer = (torch.tensor(part[0][:, ::2, ::2].reshape(-1, 3)) for part in (train, test))
     value, truth = (part[3][:, ::2, ::2].reshape(-1).astype(np.int64) for part in (train, test))
-    found = balanced(fit(inner, torch.tensor(value), outer, len(PARTS)), truth)
+    score = balanced(fit(inner, torch.tensor(value), outer, len(PARTS)), truth)
     metal, tested = value > 0, truth > 0
     which = fit(inner[metal], torch.tensor(value[metal] - 1), outer[tested], len(PARTS) - 1)
-    show("colour of the pixel, linear", (found, balanced(which, truth[tested] - 1)))
+    show("colour of the pixel, linear", (score, balanced(which, truth[tested] - 1)))
     called = segmented(trained(train, epochs), test[0])
     there = test[3] > 0
     called_part = called[:, 1:].argmax(1)[there]
@@ -107,7 +107,7 @@ def frames(
     hospitals: Iterable[HospitalProfile], first: int, last: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Images (N, H, W, 3) 0 … 1, phases (N,), tools (N, 6) and masks (N, H, W) of patients ``first`` to ``last``."""
-    found: list[tuple[np.ndarray, int, tuple[bool, ...], np.ndarray]] = []
+    frames: list[tuple[np.ndarray, int, tuple[bool, ...], np.ndarray]] = []
     for hospital in hospitals:
         for number in range(first, last):
             recording = DrawnRecording(hospital, f"colour-{number}")
@@ -116,8 +116,8 @@ def frames(
                 frame = room.frame(second, float(second))
                 image = cv2.resize(frame.image, SIZE, interpolation=cv2.INTER_AREA)
                 mask = cv2.resize(frame.mask, SIZE, interpolation=cv2.INTER_NEAREST)
-                found.append((image, frame.phase, frame.present, mask))
-    images, phases, tools, masks = (np.stack(part) for part in zip(*found, strict=True))
+                frames.append((image, frame.phase, frame.present, mask))
+    images, phases, tools, masks = (np.stack(part) for part in zip(*frames, strict=True))
     return images.astype(np.float32) / 255, phases, tools.astype(np.float32), masks
 
 
@@ -136,7 +136,7 @@ def linear(features, train, test) -> tuple[float, float, float | None]:
     x, other = (torch.tensor(features(part[0])).float() for part in (train, test))
     phase = fit(x, torch.tensor(train[1]), other, len(PHASES))
     tools = [fit(x, torch.tensor(train[2][:, n]).long(), other, 2) for n in range(len(TOOLS))]
-    scores = [balanced(found, test[2][:, n]) for n, found in enumerate(tools)]
+    scores = [balanced(guess, test[2][:, n]) for n, guess in enumerate(tools)]
     pixels = None
     if x.shape[1] == 3:
         inner, outer = (part[0][::3].reshape(-1, 3)[::7] for part in (train, test))
@@ -164,9 +164,9 @@ def fit(x: torch.Tensor, y: torch.Tensor, other: torch.Tensor, classes: int) -> 
     return layer(other).argmax(1).numpy()
 
 
-def balanced(found: np.ndarray, truth: np.ndarray) -> float:
+def balanced(guess: np.ndarray, truth: np.ndarray) -> float:
     """Mean over the classes that occur of the share of each that is found."""
-    return float(np.mean([(found[truth == value] == value).mean() for value in np.unique(truth)]))
+    return float(np.mean([(guess[truth == value] == value).mean() for value in np.unique(truth)]))
 
 
 class Small(nn.Module):
@@ -230,9 +230,9 @@ def network(train, test, epochs: int) -> tuple[float, float, float]:
     with torch.no_grad():
         outputs = [model(batch) for batch in (torch.tensor(test[0]).permute(0, 3, 1, 2) - 0.4).split(64)]
     phase, tool, part = (torch.cat(one).numpy() for one in zip(*outputs, strict=True))
-    tools_found = [balanced(tool[:, n] > 0, test[2][:, n] > 0) for n in range(len(TOOLS))]
-    print("  each tool:", ", ".join(f"{t} {s:.2f}" for t, s in zip(TOOLS, tools_found, strict=True)))
-    return balanced(phase.argmax(1), test[1]), float(np.mean(tools_found)), balanced(part.argmax(1), test[3])
+    tool_scores = [balanced(tool[:, n] > 0, test[2][:, n] > 0) for n in range(len(TOOLS))]
+    print("  each tool:", ", ".join(f"{t} {s:.2f}" for t, s in zip(TOOLS, tool_scores, strict=True)))
+    return balanced(phase.argmax(1), test[1]), float(np.mean(tool_scores)), balanced(part.argmax(1), test[3])
 
 
 if __name__ == "__main__":

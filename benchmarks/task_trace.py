@@ -33,13 +33,13 @@ TO_THE_MODEL = ("accept", "_refuse_unusual", "_aggregate")
 
 
 @contextmanager
-def traced(found: Counter[str]) -> Iterator[None]:
+def traced(calls: Counter[str]) -> Iterator[None]:
     """Count calls by file of FedMed and of the bundles, those at import left out."""
 
     def note(frame: Any, event: str, arg: object) -> None:
         path = frame.f_code.co_filename
         if event == "call" and frame.f_code.co_name != "<module>" and path.startswith(PACKAGES):
-            found[str(Path(path).relative_to(digests.CHECKOUT))] += not path.endswith(AT_IMPORT)
+            calls[str(Path(path).relative_to(digests.CHECKOUT))] += not path.endswith(AT_IMPORT)
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -56,23 +56,23 @@ def trace(name: str, role: str, folder: Path) -> tuple[Counter[str], Counter[str
     job = digests.tiny_job(name, folder).changed({"evaluate": False})
     kind = digests.SIZES[job.study.bundle][0]
     sites = {site: digests.site(site, kind, job, folder) for site in job.study.sites}
-    asked = next(site for site, own in job.study.sites.items() if own == role)
+    traced_site = next(site for site, site_role in job.study.sites.items() if site_role == role)
     at_site, to_model, at_server, opened = (Counter[str]() for _ in range(4))
     watching = False
 
     def note_opening(event: str, args: tuple[Any, ...]) -> None:
-        if watching and event == "open" and str(args[0]).endswith(sites[asked].datalist.name):
+        if watching and event == "open" and str(args[0]).endswith(sites[traced_site].datalist.name):
             opened[str(args[0])] += 1
 
     def answer(client: Client, task: Task) -> Answer:
         nonlocal watching
-        if client.site.site != asked or task.name != "train" or task.round + 1 != task.total_rounds:
+        if client.site.site != traced_site or task.name != "train" or task.round + 1 != task.total_rounds:
             return client.answer(task)
         watching = True
         with traced(at_site):
-            found = client.answer(task)
+            answer = client.answer(task)
         watching = False
-        return found
+        return answer
 
     sys.addaudithook(note_opening)
     calls = {name: getattr(Server, name) for name in (*TO_THE_MODEL, "finish_round")}
@@ -107,9 +107,9 @@ def main() -> None:
     )
     print(f"the server enters {len(to_model)} files from the updates to the next model, {len(at_server)} in the round")
     if arguments.files:
-        for found in (at_site, to_model, at_server):
+        for counts in (at_site, to_model, at_server):
             print()
-            for path, calls in sorted(found.items()):
+            for path, calls in sorted(counts.items()):
                 print(f"{calls:8}  {path}")
 
 

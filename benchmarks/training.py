@@ -53,8 +53,8 @@ def train(args: argparse.Namespace, root: Path) -> dict[str, float]:
     for steps in (WARM_UP, args.steps):
         config = Bundle("covid_ct_segmentation", overlays).parser(**facts, epoch_length=steps)
         config["train#handlers"] = []
-        found = run(config, args)
-    return {**found, "batch": config["batch_size"]}
+        measured = run(config, args)
+    return {**measured, "batch": config["batch_size"]}
 
 
 def run(config: ConfigParser, args: argparse.Namespace) -> dict[str, float]:
@@ -78,16 +78,16 @@ def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
     with tempfile.TemporaryDirectory() as root:
-        found = train(args, Path(root))
+        measured = train(args, Path(root))
     device = torch.cuda.get_device_name(args.device) if torch.device(args.device).type == "cuda" else "CPU"
     table = Table(
         show_header=False, title=f"{args.role}, {' + '.join(args.overlay) or 'AHNet'}, {device}, AMP {args.amp}"
     )
-    table.add_row("patches a second", f"{args.steps * found['batch'] / found['seconds']:.2f}")
-    table.add_row("seconds a step", f"{found['seconds'] / args.steps:.3f}")
-    table.add_row("share of the time that waits for data", f"{100 * found['loading'] / found['seconds']:.1f} %")
+    table.add_row("patches a second", f"{args.steps * measured['batch'] / measured['seconds']:.2f}")
+    table.add_row("seconds a step", f"{measured['seconds'] / args.steps:.3f}")
+    table.add_row("share of the time that waits for data", f"{100 * measured['loading'] / measured['seconds']:.1f} %")
     kind = "of the GPU" if torch.device(args.device).type == "cuda" else "of the process"
-    table.add_row(f"peak memory {kind}", f"{found['peak'] / 2**20:.0f} MiB")
+    table.add_row(f"peak memory {kind}", f"{measured['peak'] / 2**20:.0f} MiB")
     Console().print(table)
 
 

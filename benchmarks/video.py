@@ -140,8 +140,8 @@ def extraction(film: Path, args: argparse.Namespace) -> tuple[float, float]:
     settings = FrameSettings((args.side, args.side), 1)
     kinds = (lambda: bare(film, args.side, 25), lambda: sum(1 for _ in Extraction(film, settings)))
     times = [[seconds(kind) for kind in kinds] for _ in range(args.turns + 1)][1:]
-    plain, own = (statistics.median(column) for column in zip(*times, strict=True))
-    return 1000 / plain, 1000 / own
+    plain, ours = (statistics.median(column) for column in zip(*times, strict=True))
+    return 1000 / plain, 1000 / ours
 
 
 def in_process(code: str, *given: object) -> float:
@@ -176,8 +176,8 @@ def training(films: list[Path], root: Path, args: argparse.Namespace) -> tuple[f
                 torch.cuda.synchronize(device)
             row.append(time.perf_counter() - start)
         times.append(row)
-    plain, own = (statistics.median(column) for column in zip(*times[2:], strict=True))
-    return 1 / plain, 1 / own
+    plain, ours = (statistics.median(column) for column in zip(*times[2:], strict=True))
+    return 1 / plain, 1 / ours
 
 
 def in_turns(kinds: Sequence[Callable[[], object]], turns: int) -> list[float]:
@@ -209,8 +209,8 @@ def cycles(turns: int) -> tuple[float, float]:
         return total
 
     assert abs(loops() / float(made(rows).loss) - 1) < 1e-2, "the loops compute something else"
-    plain, own = in_turns((loops, lambda: made(rows)), turns)
-    return 1 / plain, 1 / own
+    plain, ours = in_turns((loops, lambda: made(rows)), turns)
+    return 1 / plain, 1 / ours
 
 
 class FrameNet(nn.Module):
@@ -233,8 +233,8 @@ def engine(labelled: bool, args: argparse.Namespace) -> tuple[float, float]:
     image = torch.randint(256, (*shape, 3, args.side, args.side), dtype=torch.uint8)
     batch = {"image": image, "labels": torch.arange(32)[:, None] % 6, "part": torch.arange(16).expand(2, 16) / 16}
     batches, device, loss = [batch] * args.steps, torch.device(args.device), CycleConsistencyLoss()
-    plain, own = (FrameNet().to(device).train() for _ in range(2))
-    step, its = (torch.optim.Adam(network.parameters(), 1e-5) for network in (plain, own))
+    plain, ours = (FrameNet().to(device).train() for _ in range(2))
+    step, its = (torch.optim.Adam(network.parameters(), 1e-5) for network in (plain, ours))
 
     def written_out() -> None:
         for given in batches:
@@ -250,11 +250,11 @@ def engine(labelled: bool, args: argparse.Namespace) -> tuple[float, float]:
             float(value.detach())
 
     if labelled:
-        trainer = GuidedEngine(device, 1, batches, own, its, prepare_batch=FrameBatches())
+        trainer = GuidedEngine(device, 1, batches, ours, its, prepare_batch=FrameBatches())
     else:
-        trainer = CycleEngine(device, 1, batches, own, its, prepare_batch=ClipBatches())
-    found = in_turns((written_out, trainer.run), 3)
-    return args.steps / found[0], args.steps / found[1]
+        trainer = CycleEngine(device, 1, batches, ours, its, prepare_batch=ClipBatches())
+    timings = in_turns((written_out, trainer.run), 3)
+    return args.steps / timings[0], args.steps / timings[1]
 
 
 def main() -> None:
@@ -264,20 +264,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         films = [make_film(root / f"film{n}.mp4", 40, (848, 480), 25, n) for n in range(args.films)]
-        plain, own = extraction(films[0], args)
-        table.add_row("extraction, frames / s", f"{plain:.0f}", f"{own:.0f}", f"{own / plain:.2f}", "≥ 0.90")
+        plain, ours = extraction(films[0], args)
+        table.add_row("extraction, frames / s", f"{plain:.0f}", f"{ours:.0f}", f"{ours / plain:.2f}", "≥ 0.90")
         lengths = [make_film(root / f"{minutes}.mp4", 60 * minutes, (64, 48), 10) for minutes in (6, 60)]
         short, long = (in_process(PEAK, film, root / "cache") / 1024 for film in lengths)
         table.add_row("peak memory, MB (6, 60 min)", f"{short:.0f}", f"{long:.0f}", f"{long / short:.2f}", "≤ 1.10")
         few, many = (in_process(INFER, BUNDLE, film, films[0], root / film.stem) / 1024 for film in lengths)
         table.add_row("memory at inference, MB (6, 60 min)", f"{few:.0f}", f"{many:.0f}", f"{many / few:.2f}", "≤ 1.10")
-        plain, own = training(films, root, args)
-        table.add_row("training, steps / s", f"{plain:.2f}", f"{own:.2f}", f"{own / plain:.2f}", "≥ 0.95")
-        plain, own = cycles(args.turns)
-        table.add_row("losses of cycles / s", f"{plain:.1f}", f"{own:.0f}", f"{own / plain:.0f}", "≥ 20")
+        plain, ours = training(films, root, args)
+        table.add_row("training, steps / s", f"{plain:.2f}", f"{ours:.2f}", f"{ours / plain:.2f}", "≥ 0.95")
+        plain, ours = cycles(args.turns)
+        table.add_row("losses of cycles / s", f"{plain:.1f}", f"{ours:.0f}", f"{ours / plain:.0f}", "≥ 20")
         for labelled, name in ((True, "with labels"), (False, "on clips")):
-            plain, own = engine(labelled, args)
-            table.add_row(f"engine {name}, steps / s", f"{plain:.2f}", f"{own:.2f}", f"{own / plain:.2f}", "≥ 0.95")
+            plain, ours = engine(labelled, args)
+            table.add_row(f"engine {name}, steps / s", f"{plain:.2f}", f"{ours:.2f}", f"{ours / plain:.2f}", "≥ 0.95")
         first = in_process(RESTART, args.side, root / "cache", *films)
         table.add_row("first batch after a restart, s", "", f"{first:.2f}", "", "≤ 2")
     Console().print(table)

@@ -130,10 +130,10 @@ def rules_of(options: argparse.Namespace) -> Rules:
     """
     if options.max_upload < 1:
         raise FedMedError(f"--max-upload {options.max_upload}: give a number of megabytes, such as 1024")
-    asked = {"delete": options.allow_delete, "dicomweb": is_url(options.studies)}
+    doors = {"delete": options.allow_delete, "dicomweb": is_url(options.studies)}
     return Rules(
         hosts=own_names(options.host, options.name),
-        started=frozenset(what for what, wanted in asked.items() if wanted),
+        started=frozenset(what for what, wanted in doors.items() if wanted),
         upload=options.max_upload << 20,
     )
 

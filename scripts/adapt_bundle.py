@@ -53,7 +53,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def report(made: "Made") -> None:
     """Print what was changed, and why not."""
     print(f"{made.out}: version {made.version}, from {made.amount}")
-    for fault in made.adapted.own.faults:
+    for fault in made.adapted.images.faults:
         print(f"  left out: {in_terminal(fault)}")
     for one in made.adapted.decisions:
         print(f"  {one.name}: {'made' if one.made else 'not made'}: {in_terminal(one.why)}")
@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
     wanted = {key: getattr(options, key) for key in ("few", "device", "replace")}
     try:
         made = adapt_bundle(
-            options.bundle, options.images, options.out, asked=options.adaptation, trusted=options.trust, **wanted
+            options.bundle, options.images, options.out, adaptations=options.adaptation, trusted=options.trust, **wanted
         )
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     from fedmed.errors import FedMedError
 
     logging.getLogger("fedmed").setLevel(logging.ERROR)  # what training logs is printed below, once
-    asked = Options(
+    wanted = Options(
         job=options.job,
         role=options.role,
         overlays=options.overlay,
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         skip=[part for part in options.skip.split(",") if part],
     )
     try:
-        checked = check_site(options.site, asked, Screen())
+        checked = check_site(options.site, wanted, Screen())
         csv = write_csv(checked, options.csv or default_csv(checked.site.site)) if checked.counts else None
         page = write_page(checked, (options.out or default_page(checked.site.site)).absolute())
     except FedMedError as error:

@@ -47,7 +47,7 @@ PLATFORMS = {
 MACOS = {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
 CUDA = ("nvidia-", "cuda-", "triton")  # what PyTorch's build for GPUs alone needs
 # Installed without what it asks for: 1.2 GB that the server never touches here.
-ALONE = {"label-": LABEL / "without_dependencies.txt"}
+NO_DEPENDENCIES = {"label-": LABEL / "without_dependencies.txt"}
 HEAD = "# Written by scripts/dependencies.py lock from {source}. Change that, not this.\n"
 Lock = dict[str, tuple[str, set[str]]]  # name -> version, SHA-256 of its wheels
 
@@ -58,7 +58,7 @@ def read(path: Path) -> Lock:
     Raises:
         SystemExit: an entry has no exact version.
     """
-    found: Lock = {}
+    locked: Lock = {}
     for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
         words = line.split(" #")[0].split()
         if not words or words[0].startswith("#"):
@@ -68,8 +68,8 @@ def read(path: Path) -> Lock:
         if len(versions) != 1:
             sys.exit(f"error: {path}: {words[0]!r} does not name one version with ==")
         hashes = {word.removeprefix("--hash=sha256:") for word in words if word.startswith("--hash=sha256:")}
-        found[canonicalize_name(wanted.name)] = versions[0], hashes
-    return found
+        locked[canonicalize_name(wanted.name)] = versions[0], hashes
+    return locked
 
 
 def mistakes() -> Iterator[str]:
@@ -87,10 +87,10 @@ def mistakes() -> Iterator[str]:
 
 def parts(start: str, platform: str) -> Lock:
     """Return what all lock files of an environment pin."""
-    found: Lock = {}
+    locked: Lock = {}
     for path in sorted(LOCKS.glob(f"{start}{platform}*.txt")):
-        found |= read(path)
-    return found
+        locked |= read(path)
+    return locked
 
 
 def affected(advisories: Sequence[dict]) -> Iterator[tuple[dict, str, str, list[str]]]:
@@ -145,7 +145,7 @@ def resolved(source: Path, platform: str, pythons: Sequence[str], keep: Lock, *o
     Args:
         keep: versions that are kept where they still fit.
     """
-    found: Lock = {}
+    locked: Lock = {}
     with tempfile.TemporaryDirectory() as folder:
         pins, out = Path(folder) / "pins.txt", Path(folder) / "pylock.toml"
         pins.write_text("".join(f"{name}=={version}\n" for name, (version, _) in keep.items()), encoding="utf-8")
@@ -155,13 +155,13 @@ def resolved(source: Path, platform: str, pythons: Sequence[str], keep: Lock, *o
             uv(source, *wheels, python, "--constraint", pins, "--output-file", out)
             for one in tomllib.loads(out.read_text(encoding="utf-8"))["packages"]:
                 hashes = {wheel["hashes"]["sha256"] for wheel in one["wheels"]}
-                known, before = found.get(one["name"], (one["version"], set()))
+                known, before = locked.get(one["name"], (one["version"], set()))
                 if known != one["version"]:
                     sys.exit(
                         f"error: {one['name']} is {known} for Python {pythons[0]} and {one['version']} for {python}"
                     )
-                found[one["name"]] = known, before | hashes
-    return found
+                locked[one["name"]] = known, before | hashes
+    return locked
 
 
 def lock(upgrade: bool, builds: Sequence[Path]) -> None:
@@ -174,13 +174,13 @@ def lock(upgrade: bool, builds: Sequence[Path]) -> None:
     for start, source in SETS.items():
         for platform in PLATFORMS:
             path, pythons = LOCKS / f"{start}{platform}.txt", PYTHONS[start]
-            found = resolved(source, platform, pythons, {} if upgrade else parts(start, platform))
-            if start in ALONE:
-                found |= resolved(ALONE[start], platform, pythons, {}, "--no-deps")
+            locked = resolved(source, platform, pythons, {} if upgrade else parts(start, platform))
+            if start in NO_DEPENDENCIES:
+                locked |= resolved(NO_DEPENDENCIES[start], platform, pythons, {}, "--no-deps")
             for wheel in builds:
-                add_build(found, wheel, platform)
+                add_build(locked, wheel, platform)
             for part in ("", "-torch", "-cuda"):
-                chosen = {name: one for name, one in found.items() if part_of(name) == part}
+                chosen = {name: one for name, one in locked.items() if part_of(name) == part}
                 write(path.with_name(f"{path.stem}{part}.txt"), chosen, source)
     for path, source in SHARED.items():
         uv(source, "--universal", "--python-version", "3.11", "--generate-hashes", "--output-file", path)
@@ -195,13 +195,13 @@ def part_of(name: str) -> str:
     return "-cuda" if name.startswith(CUDA) else "-torch" if name == "torch" else ""
 
 
-def add_build(found: Lock, wheel: Path, platform: str) -> None:
+def add_build(locked: Lock, wheel: Path, platform: str) -> None:
     """Let a wheel be installed too, if it is a build of the pinned version for this platform."""
     name, version, _, tags = parse_wheel_filename(wheel.name)
     system, _, machine = platform.partition("-")
     fits = any(tag.platform.endswith(machine) and system in tag.platform for tag in tags)
-    if fits and name in found and found[name][0] == version.public:
-        found[name][1].add(hashlib.sha256(wheel.read_bytes()).hexdigest())
+    if fits and name in locked and locked[name][0] == version.public:
+        locked[name][1].add(hashlib.sha256(wheel.read_bytes()).hexdigest())
 
 
 def write(path: Path, lock: Lock, source: Path) -> None:

@@ -52,8 +52,8 @@ def segment(
         mask = infer_image(opened, case.image, **({"device": device} if device else {}))
     array = np.asarray(mask.dataobj)
     volume = abs(np.linalg.det(mask.affine[:3, :3])) / 1000
-    found = [(one, int((array == k).sum())) for k, one in enumerate(structures, start=1)]
-    words = [f"{one.title}: {one.amount(count * volume) if count else 'nothing found'}" for one, count in found]
+    volumes = [(one, int((array == k).sum())) for k, one in enumerate(structures, start=1)]
+    words = [f"{one.title}: {one.amount(count * volume) if count else 'nothing found'}" for one, count in volumes]
     return segmentation(slices, array, mask.affine, structures, producer), words
 
 

@@ -98,13 +98,13 @@ def continue_run(job: Path, workspace: Path, scratch: Path) -> Path:
     from fedmed.recovery.interrupted_workspace import RUN, interrupted, next_backup, records
     from fedmed.recovery.resumed_job import Interrupted, write_resumed
 
-    found = interrupted(workspace)
-    if found is None:
+    run_folder = interrupted(workspace)
+    if run_folder is None:
         raise JobError(f"{workspace} holds no run with a finished round; start the job without --resume")
-    kept = next_backup(workspace) if found == workspace else found
-    sites = {site: found / site / RUN / "fedmed" for site in job_sites(job)}
-    resumed = write_resumed(Interrupted(kept.name, Checkpoints(records(found)), job, sites), scratch / job.name)
-    if found == workspace:
+    kept = next_backup(workspace) if run_folder == workspace else run_folder
+    sites = {site: run_folder / site / RUN / "fedmed" for site in job_sites(job)}
+    resumed = write_resumed(Interrupted(kept.name, Checkpoints(records(run_folder)), job, sites), scratch / job.name)
+    if run_folder == workspace:
         workspace.rename(kept)
         if (log := workspace.with_name(f"{workspace.name}.log")).is_file():
             log.rename(workspace.with_name(f"{kept.name}.log"))
@@ -279,8 +279,8 @@ def simulate_controls(job: Path, workspace: Path, options: Options, controls: di
         raise JobError(f"the run in {workspace}, with what it is compared to, is finished; there is nothing to resume")
     for kind in left:
         resume, who = options.resume and unfinished(places[kind]), SUFFIXES[kind].strip()
-        own = replace(options, resume=resume)
-        if code := simulate_one(controls[kind], places[kind], own, scratch, who=f"{who}: "):
+        of_control = replace(options, resume=resume)
+        if code := simulate_one(controls[kind], places[kind], of_control, scratch, who=f"{who}: "):
             report(workspace, table=False)
             words = f"only its {who} is missing: the same command with --resume makes it"
             print(f"the run of {job.name} itself is done; {words}", file=sys.stderr)

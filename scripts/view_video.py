@@ -136,8 +136,8 @@ def draw(options: argparse.Namespace) -> list[Path]:
         print(f"note: nothing is known of {path}; give --labels, --masks, --called or --predictions", file=sys.stderr)
     out = options.out or Path(f"{path.stem}.png")
     times = thumbnail_times(video, options.frames)
-    found = stills(video, times, 3 * options.dpi)
-    frames = list(progress("Reading frames")(found, len(times)))
+    pictures = stills(video, times, 3 * options.dpi)
+    frames = list(progress("Reading frames")(pictures, len(times)))
     if not frames:
         raise DataError(f"{path}: is much shorter than its header says; write it anew: ffmpeg -i IN out.mp4")
     with style():

@@ -44,8 +44,8 @@ each is stands in its first lines; [methods](methods/) and [algorithms](algorith
 def schemas() -> dict[str, str]:
     """Return the text of each schema by its path below docs/."""
     dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    found = {f"schema/{name}.json": dialect | model.model_json_schema() for name, model in MODELS.items()}
-    texts = {name: json.dumps(schema, indent=2, ensure_ascii=False) + "\n" for name, schema in found.items()}
+    documents = {f"schema/{name}.json": dialect | model.model_json_schema() for name, model in MODELS.items()}
+    texts = {name: json.dumps(schema, indent=2, ensure_ascii=False) + "\n" for name, schema in documents.items()}
     return {name: text.replace("``", "`") for name, text in texts.items()}  # editors show Markdown
 
 

@@ -179,14 +179,14 @@ def answers(monkeypatch):
     """What sites were sent to train, and sent back: (task, update)."""
     from fedmed.federation.client import Client
 
-    found, train = [], Client.train
+    result, train = [], Client.train
 
     def spy(self, task):
-        found.append((task, train(self, task)))
-        return found[-1][1]
+        result.append((task, train(self, task)))
+        return result[-1][1]
 
     monkeypatch.setattr(Client, "train", spy)
-    return found
+    return result
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ class Bait:
 
     folder: Path
     words: dict[str, str] = field(default_factory=lambda: {k: f"bait-{k}-7f3a9c" for k in ("env", "file", "url")})
-    asked: list[str] = field(default_factory=list)
+    wanted_now: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.file = self.folder / "bait.txt"
@@ -30,7 +30,7 @@ class Bait:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
-                bait.asked.append(self.path)
+                bait.wanted_now.append(self.path)
                 self.send_response(200)
                 self.end_headers()
                 self.wfile.write(f'token = "{bait.words["url"]}"\n'.encode())
@@ -106,7 +106,7 @@ def _yaml(job: Path, bait: Bait) -> None:
     _client(job).rename(_client(job).with_suffix(".yml")).write_text(f"x: ${{oc.env:{VARIABLE}}}\n")
 
 
-def _beside(name: str) -> Write:
+def _next_to(name: str) -> Write:
     """The configuration as it should be, and another one that NVFlare could come upon."""
     return lambda job, bait: hocon(_copy(_client(job), name), bait, "url", "", Path(name).name)
 
@@ -126,10 +126,10 @@ CLIENT |= {
     "client_deeper": lambda job, bait: hocon(_client(job), bait, "url", IN_ERROR, "deeper/config_fed_client.conf"),
     "client_named_json": lambda job, bait: hocon(_client(job), bait, "env", IN_ERROR, "config_fed_client.json"),
     "client_yaml": _yaml,
-    "client_beside": _beside("config/config_fed_client.conf"),
-    "client_capitals": _beside("config/CONFIG_FED_CLIENT.conf"),
-    "client_in_custom": _beside("custom/config_fed_client.conf"),
-    "client_elsewhere": _beside("other/config_fed_client.conf"),
+    "client_beside": _next_to("config/config_fed_client.conf"),
+    "client_capitals": _next_to("config/CONFIG_FED_CLIENT.conf"),
+    "client_in_custom": _next_to("custom/config_fed_client.conf"),
+    "client_elsewhere": _next_to("other/config_fed_client.conf"),
     "client_variables": _variables,
     "client_settings": _settings,
 }

@@ -115,7 +115,7 @@ class Secrets:
         """Return the names of all secrets that the capture holds."""
         lower = capture.lower()
         encodings = ("utf-8", "utf-16-le")
-        found = [n for n, text in self.words.items() if any(text.lower().encode(e) in lower for e in encodings)]
+        result = [n for n, text in self.words.items() if any(text.lower().encode(e) in lower for e in encodings)]
         held = np.sort(_windows(capture))
         seen = np.zeros(1 << 26, dtype=bool)  # a quick look first: most windows of a secret are nowhere near
         seen[held >> np.uint64(38)] = True
@@ -124,8 +124,8 @@ class Secrets:
             windows = windows[seen[windows >> np.uint64(38)]]
             places = np.searchsorted(held, windows)
             if bool((held[places % max(1, len(held))] == windows).any()):
-                found.append(name)
-        return found
+                result.append(name)
+        return result
 
 
 def _windows(content: bytes, informative: bool = False) -> np.ndarray:

@@ -13,13 +13,13 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 def test_no_two_classes_have_the_same_name():
     """A name in a message, a YAML or a search then means one thing."""
-    found = defaultdict(list)
+    result = defaultdict(list)
     for path in sorted(path for package in PACKAGES for path in package.rglob("*.py")):
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.ClassDef):
-                found[node.name].append(str(path.relative_to(CHECKOUT)))
-    assert len(found) > 500
-    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+                result[node.name].append(str(path.relative_to(CHECKOUT)))
+    assert len(result) > 500
+    assert {name: paths for name, paths in result.items() if len(paths) > 1} == {}
 
 
 def test_a_docstring_begins_with_a_noun_or_a_verb():

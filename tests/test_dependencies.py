@@ -50,7 +50,7 @@ IO_CALLS = {"open", "torch.save", "torch.load", "np.save", "np.load", "numpy.sav
 
 def imported(tree: ast.AST, path: Path) -> dict[str, int]:
     """Every module named by an import anywhere in the file, inside functions and by importlib too -> line."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -60,8 +60,8 @@ def imported(tree: ast.AST, path: Path) -> dict[str, int]:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
             names = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
-        found |= {name: node.lineno for name in names}
-    return found
+        result |= {name: node.lineno for name in names}
+    return result
 
 
 def system_of(parts: list[str]) -> str:
@@ -72,26 +72,26 @@ def system_of(parts: list[str]) -> str:
 def violations(path: Path, package: str, source: str) -> list[str]:
     tree = ast.parse(source, str(path))
     pure = package in PURE or (package == "systems" and path.name == "loss.py")
-    found = []
+    result = []
     for name, line in sorted(imported(tree, path).items()):
         top, _, rest = name.partition(".")
         part = rest.partition(".")[0]
         if top == "fedmed" and part in MAY_IMPORT and part not in MAY_IMPORT[package] | BASE | {package}:
-            found.append(f"{path}:{line}: {package} may not import fedmed.{part}")
+            result.append(f"{path}:{line}: {package} may not import fedmed.{part}")
         if package == part == "systems":
-            own, other = path.with_suffix("").as_posix().rpartition("systems/")[2], rest.split(".")[1:]
-            if system_of(own.split("/")) != system_of(other):
-                found.append(f"{path}:{line}: one system may not import another: {name}; what both use goes down")
+            local, other = path.with_suffix("").as_posix().rpartition("systems/")[2], rest.split(".")[1:]
+            if system_of(local.split("/")) != system_of(other):
+                result.append(f"{path}:{line}: one system may not import another: {name}; what both use goes down")
         if top in APART:
-            found.append(f"{path}:{line}: fedmed does without {top}, which a hospital need not install")
+            result.append(f"{path}:{line}: fedmed does without {top}, which a hospital need not install")
         if top == "nvflare" and package not in NVFLARE:
-            found.append(f"{path}:{line}: only {' and '.join(sorted(NVFLARE))} may import nvflare")
+            result.append(f"{path}:{line}: only {' and '.join(sorted(NVFLARE))} may import nvflare")
         if pure and top in IO_MODULES:
-            found.append(f"{path}:{line}: {package} does no input or output, but imports {top}")
+            result.append(f"{path}:{line}: {package} does no input or output, but imports {top}")
     calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     if pure and (used := calls & IO_CALLS):
-        found.append(f"{path}: {package} does no input or output, but calls {', '.join(sorted(used))}")
-    return found
+        result.append(f"{path}: {package} does no input or output, but calls {', '.join(sorted(used))}")
+    return result
 
 
 def files() -> list[tuple[str, Path]]:
@@ -116,8 +116,8 @@ def test_every_part_of_the_package_has_its_place():
 
 def test_dependencies_point_one_way():
     checked = [(package, path) for package, path in files() if package in MAY_IMPORT]
-    found = [line for package, path in checked for line in violations(path, package, path.read_text("utf-8"))]
-    assert not found, "\n".join(found)
+    result = [line for package, path in checked for line in violations(path, package, path.read_text("utf-8"))]
+    assert not result, "\n".join(result)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_a_wrong_import_is_found(package, source):
 @pytest.mark.parametrize("of", ["fedcy.method", "algorithms.fedprox", "algorithms.scaffold"])
 def test_a_system_that_imports_another_is_told_with_its_line(of):
     for path in (PACKAGE / "systems/fedst/method.py", PACKAGE / "systems/algorithms/fedbn.py"):
-        (found,) = violations(path, "systems", f"import torch\n\nfrom fedmed.systems.{of} import Other\n")
-        assert found.startswith(f"{path}:3: one system may not import another: fedmed.systems.{of}.Other")
+        (result,) = violations(path, "systems", f"import torch\n\nfrom fedmed.systems.{of} import Other\n")
+        assert result.startswith(f"{path}:3: one system may not import another: fedmed.systems.{of}.Other")
 
 
 def test_files_of_a_system_may_import_one_another():

@@ -16,12 +16,12 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 def anchors(page: Path) -> set[str]:
     """Names that a page's headings have at GitHub."""
     text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
-    found: set[str] = set()
+    result: set[str] = set()
     for title in re.findall(r"(?m)^#+ (.*)$", text):
         title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)
         name = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-        found.add(next(n for n in [name, *(f"{name}-{i}" for i in range(1, 50))] if n not in found))
-    return found
+        result.add(next(n for n in [name, *(f"{name}-{i}" for i in range(1, 50))] if n not in result))
+    return result
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))

@@ -9,12 +9,12 @@ class OwnError(RuntimeError):
     """Of another type than MONAI's wrapping."""
 
 
-@pytest.mark.parametrize("own", [ValueError("clear"), OwnError("clear")])
-def test_wrapping_is_taken_off_down_to_the_first_own_error(own):
-    own.__cause__ = RuntimeError("the library's text")
+@pytest.mark.parametrize("local", [ValueError("clear"), OwnError("clear")])
+def test_wrapping_is_taken_off_down_to_the_first_own_error(local):
+    local.__cause__ = RuntimeError("the library's text")
     inner, outer = RuntimeError("applying transform"), RuntimeError("failed to instantiate")
-    inner.__cause__, outer.__cause__ = own, inner
-    assert unwrapped(outer) is own and unwrapped(own) is own
+    inner.__cause__, outer.__cause__ = local, inner
+    assert unwrapped(outer) is local and unwrapped(local) is local
 
 
 def test_a_runtime_error_without_a_cause_speaks_for_itself():

@@ -20,19 +20,19 @@ ANOTHER = {("losses/pseudo_label.py", '"linear"')}  # how a threshold grows
 
 def names() -> list[str]:
     """Short names, classes and titles of methods and the like, and their values beside the model and the scalars."""
-    found, said_in = set(FURTHER), defaultdict(set)
+    result, said_in = set(FURTHER), defaultdict(set)
     for stem, kind in {**installed(), **algorithms()}.items():
         if kind.__module__.startswith("fedmed.systems."):  # not the mean of labelled sites, on which systems build
             made = kind()
-            found |= {stem, kind.__name__, made.title}
+            result |= {stem, kind.__name__, made.title}
             for one in (*made.values(), *(made.scalars() if isinstance(made, Method) else ())):
                 said_in[one.name].add(kind.__module__.rpartition(".")[0])
-    found |= {name for name, systems in said_in.items() if len(systems) == 1}  # those of several are nobody's own
-    found |= {kind.title for kind in adaptations().values()}  # whose other names are words of every day
-    found -= GENERIC
-    found |= {name.removeprefix("train_") for name in found}  # as an engine gives them
-    words = {quoted for name in found & ENGLISH for quoted in (f'"{name}"', f"'{name}'")}
-    return sorted((found | words) - {name for name in found if name.lower() in ENGLISH})
+    result |= {name for name, systems in said_in.items() if len(systems) == 1}  # those of several are nobody's own
+    result |= {kind.title for kind in adaptations().values()}  # whose other names are words of every day
+    result -= GENERIC
+    result |= {name.removeprefix("train_") for name in result}  # as an engine gives them
+    words = {quoted for name in result & ENGLISH for quoted in (f'"{name}"', f"'{name}'")}
+    return sorted((result | words) - {name for name in result if name.lower() in ENGLISH})
 
 
 def pattern(name: str) -> str:
@@ -45,8 +45,8 @@ NAMES = re.compile("|".join(map(pattern, sorted(names(), key=len, reverse=True))
 def hits(path: str, text: str) -> list[str]:
     """``path:line: name`` of every name in a file of the package."""
     lines = enumerate(text.splitlines(), start=1)
-    found = ((number, match) for number, line in lines for match in NAMES.findall(line))
-    return [f"{path}:{number}: {match}" for number, match in found if (path, match) not in ANOTHER]
+    result = ((number, match) for number, line in lines for match in NAMES.findall(line))
+    return [f"{path}:{number}: {match}" for number, match in result if (path, match) not in ANOTHER]
 
 
 def test_the_names_are_those_of_the_methods():
@@ -67,14 +67,14 @@ def test_the_names_are_those_of_the_methods():
         ("nn.Linear(3, 1); mode=linear; universal, inconsistency, rsaX", []),
     ],
 )
-def test_a_name_is_found(line, found):
-    assert hits("x.py", f"\n{line}\n") == [f"x.py:2: {name}" for name in found]
+def test_a_name_is_found(line, result):
+    assert hits("x.py", f"\n{line}\n") == [f"x.py:2: {name}" for name in result]
 
 
 def test_no_file_outside_the_systems_names_one():
-    found = []
+    result = []
     for path in sorted(PACKAGE.rglob("*")):
         name = path.relative_to(PACKAGE).as_posix()
         if path.suffix in (".py", ".html", ".j2", ".js", ".yaml") and not name.startswith(SYSTEMS):
-            found += hits(name, path.read_text("utf-8"))
-    assert not found, "ask the method's object instead:\n" + "\n".join(found)
+            result += hits(name, path.read_text("utf-8"))
+    assert not result, "ask the method's object instead:\n" + "\n".join(result)

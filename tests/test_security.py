@@ -69,7 +69,7 @@ def called(node: ast.expr, names: dict[str, str]) -> str:
 
 def harmful(source: str) -> list[str]:
     """What in a Python source could run what it reads, one line each."""
-    tree, found = ast.parse(source), []
+    tree, result = ast.parse(source), []
     names = full_names(tree)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     for call in calls:
@@ -77,19 +77,19 @@ def harmful(source: str) -> list[str]:
         if name in NEEDS:
             argument, right = NEEDS[name]
             if called(ast.parse(given.get(argument, "None"), mode="eval").body, names) not in right:
-                found.append(f"line {call.lineno}: {name} without {argument}={' or '.join(sorted(right))}")
+                result.append(f"line {call.lineno}: {name} without {argument}={' or '.join(sorted(right))}")
         for start, (argument, right) in MUST_NOT.items():
             if name.startswith(start) and given.get(argument, right) != right:
-                found.append(f"line {call.lineno}: {name} with {argument}={given[argument]}")
+                result.append(f"line {call.lineno}: {name} with {argument}={given[argument]}")
         if name in ("importlib.import_module", "__import__") and not isinstance(call.args[0], ast.Constant):
-            found.append(f"line {call.lineno}: imports what a variable names")
+            result.append(f"line {call.lineno}: imports what a variable names")
     functions = {id(call.func) for call in calls}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
             name = called(node, names)
             if name in RUNS or (name in NEEDS and id(node) not in functions):  # handed on, its arguments are unknown
-                found.append(f"line {node.lineno}: {name}")
-    return found
+                result.append(f"line {node.lineno}: {name}")
+    return result
 
 
 def tracked() -> list[Path]:
@@ -106,11 +106,11 @@ def tracked() -> list[Path]:
 def test_no_code_runs_what_it_reads():
     files = [path for folder in CODE for path in sorted((CHECKOUT / folder).rglob("*.py"))]
     assert len(files) > 100
-    found = {str(path.relative_to(CHECKOUT)): harmful(path.read_text("utf-8")) for path in files}
+    result = {str(path.relative_to(CHECKOUT)): harmful(path.read_text("utf-8")) for path in files}
     # Classes named by path are imported in one file, which judges what a job names: see tests/test_class_paths.py.
-    importing = found.pop("custom/fedmed/class_paths.py")
+    importing = result.pop("custom/fedmed/class_paths.py")
     assert importing and all(line.endswith("imports what a variable names") for line in importing)
-    assert not {path: lines for path, lines in found.items() if lines}
+    assert not {path: lines for path, lines in result.items() if lines}
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def test_no_bundle_runs_what_it_reads():
 
 
 def test_jobs_hold_plain_values_and_name_classes_of_fedmed_and_nvflare_alone():
-    found = configs("jobs/*/app_*/config/*") | configs("studies/*.yaml")
-    assert found
-    for path, config in found.items():
+    result = configs("jobs/*/app_*/config/*") | configs("studies/*.yaml")
+    assert result
+    for path, config in result.items():
         assert not [text for text in texts(config) if text.lstrip().startswith(("$", "@", "%"))], path
         study = path.suffix == ".yaml"  # it names its method, and may name a rule
         named = re.findall(r'"(?:path|class_path)": "([^"]+)"', json.dumps(config))

@@ -20,7 +20,7 @@ GROUP = "FEDMED_GROUP_READABLE"  # 1: the group of a new file or folder may read
 PLACES = ("FEDMED_HOME", "FEDMED_DATA", "FEDMED_BUNDLES", "FEDMED_MODELS", "FEDMED_SERVER_CONFIG", SITES)
 CACHE_FOLDER = "fedmed-cases"
 PREPARED = (".pt", ".frames")  # files of prepared cases and videos
-_OWN_FILE = re.compile(r"[0-9a-f]{64}\.(pt|frames|features|json|source|masks|lock|[^.]+\.tmp)")
+_CACHE_FILE = re.compile(r"[0-9a-f]{64}\.(pt|frames|features|json|source|masks|lock|[^.]+\.tmp)")
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -148,7 +148,7 @@ def prepared_sizes(cache_dir: Path) -> list[int]:
 def purge(cache_dir: Path | str) -> int:
     """Delete each preprocessed case and video and all features below ``cache_dir``, nothing else; return how many."""
     folder = Path(cache_dir).expanduser() / CACHE_FOLDER
-    files = [path for path in folder.glob("*") if _OWN_FILE.fullmatch(path.name) and path.is_file()]
+    files = [path for path in folder.glob("*") if _CACHE_FILE.fullmatch(path.name) and path.is_file()]
     for path in files:
         path.unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):

@@ -18,7 +18,7 @@ from fedmed_demo.federation import KINDS, THREADS, demo_site
 from fedmed_demo.hospitals import SiteProfile
 
 log = logging.getLogger("fedmed.demo")
-OWN, TESTS = ("training", "validation"), "testing"
+TRAINING_LISTS, TESTS = ("training", "validation"), "testing"
 
 
 def labelled_list(kind: str, site: str, root: Path | str | None = None, seed: int = 0) -> Path:
@@ -51,7 +51,7 @@ def labelled_list(kind: str, site: str, root: Path | str | None = None, seed: in
 
 def _lists(profile: SiteProfile, folder: Path, seed: int) -> dict[str, list[dict[str, str]]]:
     """The lists; the caller holds the site's lock. Files come into the folder whole."""
-    patients, own = patients_of(profile), json.loads((folder / "datalist.json").read_text(encoding="utf-8"))
+    patients, written = patients_of(profile), json.loads((folder / "datalist.json").read_text(encoding="utf-8"))
     further = patients[sum(profile.counts.values()) :]
     drawn = [patient for patient in patients if patient[0] == UNLABELED] + further
     making = Path(tempfile.mkdtemp(prefix=f".{profile.name}.masks-", dir=folder.parent))
@@ -66,7 +66,7 @@ def _lists(profile: SiteProfile, folder: Path, seed: int) -> dict[str, list[dict
                 made.rename(final)
     finally:
         shutil.rmtree(making, ignore_errors=True)
-    lists = {name: list(own.get(name, [])) for name in OWN} | {TESTS: []}
+    lists = {name: list(written.get(name, [])) for name in TRAINING_LISTS} | {TESTS: []}
     for (name, _), entry in zip(drawn, entries, strict=True):
         lists["training" if name == UNLABELED else name].append(entry)
     return {name: entries for name, entries in lists.items() if entries}

@@ -155,15 +155,15 @@ def _proposal(root: Path) -> Proposal:
     if not re.fullmatch(r"[a-z0-9_.-]+", name):
         raise BundleError(f"bundle {root}: name the folder with letters, digits, '_', '-' and '.' only")
     task = next((proposal.task for proposal in PROPOSALS if proposal.task in name), None)
-    asked = _declared(root)
-    possible = PROPOSALS if asked is None else (asked,)
-    found = next((proposal for proposal in possible if proposal.task == task), None)
-    if found is None or any(other in name for other in OTHERS):
+    declared = _declared(root)
+    possible = PROPOSALS if declared is None else (declared,)
+    proposal_of_task = next((proposal for proposal in possible if proposal.task == task), None)
+    if proposal_of_task is None or any(other in name for other in OTHERS):
         raise BundleError(
             f"bundle {root}: the folder's name must name the task, because MONAI Label reads it there; rename it to "
             f"..._{' or ..._'.join(proposal.task for proposal in possible)} (without {', '.join(OTHERS)})"
         )
-    return found
+    return proposal_of_task
 
 
 def _declared(root: Path) -> Proposal | None:
@@ -171,12 +171,12 @@ def _declared(root: Path) -> Proposal | None:
 
     An overlay that made another task of it has left that kind in the inference configuration.
     """
-    own, *overlaid = [root / "configs" / name for name in ("federation.yaml", *CONFIGS)]
-    if _kind(own) is None:
+    federation, *overlaid = [root / "configs" / name for name in ("federation.yaml", *CONFIGS)]
+    if _kind(federation) is None:
         return None
     from fedmed.kinds.find_kind import load_kind  # only now: it takes seconds
 
-    path = next((path for path in overlaid if _kind(path) is not None), own)
+    path = next((path for path in overlaid if _kind(path) is not None), federation)
     spec = _kind(path)
     proposal = load_kind(spec, f"{path}: 'kind'").proposal
     if proposal is None:

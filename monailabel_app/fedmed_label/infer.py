@@ -153,25 +153,25 @@ class BundleTask(BundleInferTask):
         how much each place supported the class with the highest score.
         """
         if self.bundle.proposal.scores:
-            found = scores(data[self.output_label_key], self.bundle.classes, self.threshold)
-            picture = self._heat_map(data, found) if wants(data.get(HEAT_MAP)) else None
-            return picture, {"prediction": found}
+            entries = scores(data[self.output_label_key], self.bundle.classes, self.threshold)
+            picture = self._heat_map(data, entries) if wants(data.get(HEAT_MAP)) else None
+            return picture, {"prediction": entries}
         if self.dimension == 3:
             file, answer = super().writer(data, extension, dtype)
             keep_second_affine(Path(str(data.get("image_path") or "")), Path(str(file or "")))
             return file, {**answer, "label_info": self.bundle.label_info}
         label = flat_label(data, self.output_label_key, self.input_key)
-        asked = extension or data.get("result_extension") or ".png"
-        if asked.lower() in PICTURES:
+        ending = extension or data.get("result_extension") or ".png"
+        if ending.lower() in PICTURES:
             return write_png(label), data.get(self.output_json_key, {})
-        return super().writer({**data, self.output_label_key: label}, asked, np.uint8)
+        return super().writer({**data, self.output_label_key: label}, ending, np.uint8)
 
-    def _heat_map(self, data: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> str:
+    def _heat_map(self, data: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> str:
         layer, network = self.bundle_config.get(HEAT_MAP_LAYER), self._get_network(data["device"], None)
         if not isinstance(layer, str) or layer not in dict(network.named_modules()):
             raise DataError(f"the model '{self.bundle.name}' has no heat map: its '{HEAT_MAP_LAYER}' names no layer")
         image = data[self.input_key]
-        best = max(found, key=lambda entry: entry["score"])["idx"]
+        best = max(entries, key=lambda entry: entry["score"])["idx"]
         return write_overlay(image, heat_map(network, image, best, layer))
 
     def _update_device(self, data: Mapping[str, Any] | None) -> None:

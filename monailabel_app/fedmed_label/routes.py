@@ -93,10 +93,10 @@ def find_route(method: str, path: str, started: frozenset[str]) -> tuple[Route |
         path: decoded.
         started: what the server was started for: ``delete``, ``dicomweb``.
     """
-    found = [route for route in ROUTES if route.method == method and route.matches(path)]
-    if not found or ".." in path.split("/"):
+    matching = [route for route in ROUTES if route.method == method and route.matches(path)]
+    if not matching or ".." in path.split("/"):
         return None, f"{method} {path} is off on this server: no viewer needs it"
-    route = found[0]
+    route = matching[0]
     if route.needs and route.needs not in started:
         return None, f"{method} {path} is off on this server; {NEEDED[route.needs]}"
     return route, ""

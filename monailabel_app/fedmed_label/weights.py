@@ -84,19 +84,19 @@ def _torchscript(path: Path, device: str) -> nn.Module:
 
 def _validation_errors(given: Mapping[str, object], needed: Mapping[str, Tensor]) -> list[str]:
     """Reasons why a state dict cannot be loaded."""
-    found = [f"tensor '{name}' is missing" for name in needed if name not in given]
-    found += [f"tensor '{name}' is unknown" for name in given if name not in needed]
+    faults = [f"tensor '{name}' is missing" for name in needed if name not in given]
+    faults += [f"tensor '{name}' is unknown" for name in given if name not in needed]
     for name, tensor in needed.items():
         value = given.get(name)
         if value is None:
             continue
         if not isinstance(value, Tensor):
-            found.append(f"'{name}' is not a tensor but {type(value).__name__}")
+            faults.append(f"'{name}' is not a tensor but {type(value).__name__}")
         elif value.shape != tensor.shape:
-            found.append(f"tensor '{name}' has shape {tuple(value.shape)} instead of {tuple(tensor.shape)}")
+            faults.append(f"tensor '{name}' has shape {tuple(value.shape)} instead of {tuple(tensor.shape)}")
         elif not bool(torch.isfinite(value).all()):
-            found.append(f"tensor '{name}' holds values that are not finite")
-    return found
+            faults.append(f"tensor '{name}' holds values that are not finite")
+    return faults
 
 
 def _short(error: Exception) -> str:

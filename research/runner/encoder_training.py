@@ -17,7 +17,7 @@ from research.runner.experiment_data import ExperimentData, Positive, link_job
 from research.runner.hospital_data import HospitalData, RoundBudget
 from research.runner.hospital_images import ImageCase, node_images
 from research.runner.job_step import run_folder
-from research.runner.site_lists import POOL, pooled_site, with_list
+from research.runner.site_lists import CENTRALISED, pooled_site, with_list
 
 JOB_NAME = "pretraining"  # the same for all, so that equal arms of two tables are one run
 
@@ -55,8 +55,8 @@ class EncoderTraining(ChainLink):
         if self.nodes == "alone":
             return [self._step(place, {node: sites[node]}, {node: images[node]}, node) for node in sites]
         if self.nodes == "pooled":
-            sites = {POOL: pooled_site(list(sites.values()), ["unlabeled"], place.lists)}
-            images = {POOL: sum(images.values())}
+            sites = {CENTRALISED: pooled_site(list(sites.values()), ["unlabeled"], place.lists)}
+            images = {CENTRALISED: sum(images.values())}
         return [self._step(place, sites, images)]
 
     def node_cases(self, data: HospitalData, arm: str) -> dict[str, list[ImageCase]]:

@@ -27,7 +27,7 @@ from research.runner.federation_data import (
 )
 from research.runner.job_step import JobStep, run_folder
 from research.runner.score_table import without
-from research.runner.site_lists import POOL, pooled_site, require_values, site_for
+from research.runner.site_lists import CENTRALISED, pooled_site, require_values, site_for
 
 JOB_NAME = "arm"  # the same for all, so that equal arms of two tables are one run
 
@@ -142,10 +142,10 @@ class FederatedTraining(ChainLink):
         def settings_of(site: str, role: str) -> SiteConfig:
             return site_for(data.settings_of(site), role, place.lists, data.labelled)
 
-        sites = {site: settings_of(site, role) for site, role in self._site_roles(place).items() if site != POOL}
+        sites = {site: settings_of(site, role) for site, role in self._site_roles(place).items() if site != CENTRALISED}
         if self.pool:
             members = [settings_of(data.sites[site], "supervised") for site in self.pool]
-            sites[POOL] = pooled_site(members, ["training", "validation"], place.lists)
+            sites[CENTRALISED] = pooled_site(members, ["training", "validation"], place.lists)
         return sites
 
     def job_of(self, place: Place) -> Job:
@@ -201,7 +201,7 @@ class FederatedTraining(ChainLink):
         tested = [] if self.at_home or not self.job.get("evaluate", True) else list(place.test)
         roles = dict.fromkeys(place.data.shown_sites(tested).values(), "evaluate")
         trained = {names[site]: role for site, role in self._training().items()}
-        return roles | ({POOL: "supervised"} if self.pool else {}) | trained
+        return roles | ({CENTRALISED: "supervised"} if self.pool else {}) | trained
 
     def _overrides(
         self, data: FederationData, job: dict[str, Any], overlays: list[str], tested: bool

@@ -10,7 +10,7 @@ from fedmed.settings.site import SiteConfig, load_site
 from fedmed.settings.yaml_model import YamlModel
 from research.runner.experiment_data import Count, ExperimentData, Positive
 from research.runner.recorded_sites import RecordedSites
-from research.runner.site_lists import POOL
+from research.runner.site_lists import CENTRALISED
 
 DEFAULT_NETWORK = "default"
 TrainingRole = Literal["supervised", "unsupervised"]
@@ -99,8 +99,8 @@ class FederationData(ExperimentData):
     def _consistent(self) -> "FederationData":
         named = list(self.sites.values())
         # Two of the table's sites in one would leave it only one of its two roles.
-        if len(set(named)) < len(named) or POOL in named:
-            raise ValueError(f"'sites' names {named}; they must differ, and '{POOL}' is that of the pooled cases")
+        if len(set(named)) < len(named) or CENTRALISED in named:
+            raise ValueError(f"'sites' names {named}; they must differ, and not be '{CENTRALISED}'")
         if DEFAULT_NETWORK not in self.networks:
             raise ValueError(f"'networks' needs an entry '{DEFAULT_NETWORK}' (a list of overlays)")
         return self

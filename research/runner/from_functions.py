@@ -79,7 +79,7 @@ class SeedClaim(FunctionClaim):
         if not evidence.labels.have([*self.named().get("row", []), *self.also]):
             return []
         return [
-            ClaimFinding("Numbers", (("of", what), ("found", words)), found=outcome_of(list(map(bool, true))))
+            ClaimFinding("Numbers", (("of", what), ("found", words)), verdict=outcome_of(list(map(bool, true))))
             for what, words, true in type(self).function(evidence.labels, **self.given())
         ]
 
@@ -98,7 +98,7 @@ class RoundClaim(FunctionClaim):
             return []
         results = [(arm, *type(self).function(history, **self.given())) for arm, history in histories.items()]
         return [
-            ClaimFinding("Rounds", (("arm", arm), ("found", words)), found=outcome_of(signs))
+            ClaimFinding("Rounds", (("arm", arm), ("found", words)), verdict=outcome_of(signs))
             for arm, words, signs in results
         ]
 

@@ -23,8 +23,8 @@ from fedmed.files import write_atomically
 from fedmed.methods.method import Method
 from fedmed.settings.site import SiteConfig
 
-BESIDE = "synthetic"  # list of labelled pictures of nobody, which a labelled site may train on beside its own
-POOL = "pool"  # site that holds the cases of several
+SYNTHETIC = "synthetic"  # list of labelled pictures of nobody, which a labelled site may train on beside its own
+CENTRALISED = "pool"  # site that holds the cases of several
 
 
 def site_for(config: SiteConfig, role: str, folder: Path, labelled: str | None = None) -> SiteConfig:
@@ -43,10 +43,10 @@ def site_for(config: SiteConfig, role: str, folder: Path, labelled: str | None =
             raise DataError(f"{path} does not exist; 'labelled' in the federation's YAML names it, so write it")
         path = config.datalist  # a population without any masks has only the one
     there = read_datalist(path)
-    lists = {name: listed(path, name) for name in (*LABELLED, BESIDE) if name in there}
+    lists = {name: listed(path, name) for name in (*LABELLED, SYNTHETIC) if name in there}
     if role == "unsupervised":
         scans = [*lists.pop("training", []), *listed(path, UNLABELED)]
-        for name in ("validation", BESIDE):
+        for name in ("validation", SYNTHETIC):
             lists.pop(name, None)
         lists = {UNLABELED: [{key: value for key, value in e.items() if key not in LABEL_KEYS} for e in scans], **lists}
     return with_list(config, folder, lists)
@@ -68,7 +68,7 @@ def pooled_site(members: Sequence[SiteConfig], names: Sequence[str], folder: Pat
         ]
         for name in names
     }
-    return with_list(replace(members[0], site=POOL, data_root=root), folder, lists)
+    return with_list(replace(members[0], site=CENTRALISED, data_root=root), folder, lists)
 
 
 def listed(path: Path, name: str) -> list[Mapping[str, Any]]:

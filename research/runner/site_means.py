@@ -12,7 +12,7 @@ from research.runner.site_scores import in_columns, mean_and_spread, means_of_un
 from research.runner.table_layout import ShownArm, ShownTable, TableLayout, table_lines
 from research.runner.words_of_tables import csv_bytes, markdown_table, mean_cell, seeds_phrase
 
-Found = dict[str, dict[str, tuple[float, float, int]]]  # column -> arm -> mean, standard deviation, seeds
+Cells = dict[str, dict[str, tuple[float, float, int]]]  # column -> arm -> mean, standard deviation, seeds
 
 
 class SiteMeans(TableLayout):
@@ -60,7 +60,7 @@ class SiteMeans(TableLayout):
 
     def _by_column(
         self, values: pd.Series, arms: Sequence[ShownArm], sites: Sequence[str], means: Mapping[str, Sequence[str]]
-    ) -> Found:
+    ) -> Cells:
         names = {arm.name for arm in arms}
         columns = in_columns(values[values.index.isin(names, level="arm")], sites, means)
         return {
@@ -73,7 +73,7 @@ class SiteMeans(TableLayout):
         }
 
     def _section(
-        self, arms: Sequence[ShownArm], values: Found, words: str, ranges: Mapping[tuple[str, str], str]
+        self, arms: Sequence[ShownArm], values: Cells, words: str, ranges: Mapping[tuple[str, str], str]
     ) -> list[str]:
         seeds = seeds_phrase(n for col in values.values() for _, _, n in col.values())
         there = [arm for arm in in_groups(arms) if any(arm.name in col for col in values.values())]
@@ -115,7 +115,7 @@ def _ranges(frame: pd.DataFrame, kind: UnitMean, model: str) -> dict[tuple[str, 
     return {key: f"[{low:.3f}, {high:.3f}]" for key, low, high in ends.itertuples()}
 
 
-def _numbers(values: Mapping[str, Found]) -> pd.DataFrame:
+def _numbers(values: Mapping[str, Cells]) -> pd.DataFrame:
     rows = [
         {"score": label, "column": head, "arm": arm, "n_seeds": n, "mean": mean, "std": std}
         for label, of_label in values.items()

@@ -46,7 +46,7 @@ class ClaimFinding:
     record: tuple[tuple[str, Any], ...] = ()  # (column, value) of its row of ``comparisons.csv``, unrounded
     p: float | None = None  # before any adjustment; None where there is no test
     direction: float = 0.0  # a number with the sign that the test speaks for
-    found: Verdict | None = None  # the outcome of what is not judged by p and seeds
+    verdict: Verdict | None = None  # the outcome of what is not judged by p and seeds
     p_holm: float | None = None  # p adjusted over all tests of the table
     too_few: str = ""  # ``4 videos cannot tell``, where no outcome of so many has a p below 0.05
 
@@ -54,8 +54,8 @@ class ClaimFinding:
     def outcome(self) -> Verdict:
         """``✓``, ``✗``, ``direction`` or ``n.s.`` of this finding alone."""
         n, agreeing, against = signs(self.seeds).values()
-        if self.found is not None:
-            return self.found
+        if self.verdict is not None:
+            return self.verdict
         if self.p_holm is None:
             return Verdict.DIRECTION if agreeing == n and not self.too_few else Verdict.OPEN
         if self.p_holm < ALPHA and self.direction > 0 and agreeing == n:

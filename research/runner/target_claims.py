@@ -199,4 +199,4 @@ def difference(finding: ClaimFinding) -> float:
 def _without_test(title: str, cells: dict[str, str], finding: ClaimFinding, holds: bool | None) -> ClaimFinding:
     outcome = Verdict.OPEN if holds is None else Verdict.HOLDS if holds else Verdict.CONTRARY
     record: dict[str, Any] = {**dict(finding.record), "p": None}
-    return ClaimFinding(title, tuple(cells.items()), finding.seeds, tuple(record.items()), found=outcome)
+    return ClaimFinding(title, tuple(cells.items()), finding.seeds, tuple(record.items()), verdict=outcome)

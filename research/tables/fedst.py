@@ -67,7 +67,7 @@ def weakest_gain_most(
     cells |= {"weakest more than others": signed(float(apart.mean()), 3)}
     seeds = tuple(float(value) for value in apart)
     record: dict[str, Any] = {"better": arm, "worse": over, "difference": float(apart.mean()), "p": None}
-    return [ClaimFinding("Who gains", tuple(cells.items()), seeds, tuple(record.items()), found=_verdict(seeds))]
+    return [ClaimFinding("Who gains", tuple(cells.items()), seeds, tuple(record.items()), verdict=_verdict(seeds))]
 
 
 def _by_site(evidence: Evidence, kind: Any, arm: str, names: Sequence[str]) -> pd.DataFrame | None:

@@ -52,17 +52,17 @@ def predicted(root, folder, place):
 @pytest.mark.parametrize("name", ["cxr_classification", PHASES])
 def test_statistics_are_those_with_which_a_federation_scores(bundle, images, tmp_path, name):
     root, folder, out = bundle(name), images(44), tmp_path / "own_classification"
-    found = adapt_bundle(root, folder, out, asked=["statistics"])
-    assert made(found.adapted) == {"intensity": False, "colour": False, "statistics": True}
+    result = adapt_bundle(root, folder, out, adaptations=["statistics"])
+    assert made(result.adapted) == {"intensity": False, "colour": False, "statistics": True}
     before, after = weights(root), weights(out)
     changed = {key for key in before if not torch.equal(before[key], after[key])}
     assert changed and all(key.endswith(("running_mean", "running_var")) for key in changed)
-    own = FolderImages(open_given(root, tmp_path / "place"), folder, {"device": "cpu"}, tmp_path / "none")
-    network = own.network()
-    scoring = OwnStatistics(OwnImages(own), dead_zone=0)
-    scoring.change_network(network, lambda batch: own.infer(batch, network), lambda batch: batch)
+    local = FolderImages(open_given(root, tmp_path / "place"), folder, {"device": "cpu"}, tmp_path / "none")
+    network = local.network()
+    scoring = OwnStatistics(OwnImages(local), dead_zone=0)
+    scoring.change_network(network, lambda batch: local.infer(batch, network), lambda batch: batch)
     assert all(torch.equal(after[key], tensor) for key, tensor in network.state_dict().items())
-    scored = own.infer(torch.stack([own[place]["image"] for place in range(len(own))]), network)
+    scored = local.infer(torch.stack([local[place]["image"] for place in range(len(local))]), network)
     assert torch.allclose(predicted(out, folder, tmp_path / "results"), scored, atol=2e-6)
     assert not torch.allclose(predicted(root, folder, tmp_path / "before"), scored, atol=1e-3)
 
@@ -70,11 +70,11 @@ def test_statistics_are_those_with_which_a_federation_scores(bundle, images, tmp
 def test_the_bundle_is_whole_and_says_what_was_done(bundle, images, tmp_path):
     folder, out = images(), tmp_path / "own_classification"
     (folder / "notes.png").write_text("no picture")
-    found = adapt_bundle(bundle(), folder, out, asked=["statistics"])
+    result = adapt_bundle(bundle(), folder, out, adaptations=["statistics"])
     assert not changed_files(out) and open_given(out, tmp_path / "place").is_dir()
     assert "24 images" in (out / "docs" / "README.md").read_text()
     metadata = json.loads((out / "configs" / "metadata.json").read_text())
-    assert metadata["version"] == found.version and metadata["federation"]["adapted"]["images"] == "24 images"
+    assert metadata["version"] == result.version and metadata["federation"]["adapted"]["images"] == "24 images"
     page = (out / "docs" / "page.html").read_text()
     assert "Distance of statistics by layer" in page and "notes.png" in page
     assert page.count("data:image/png") == 6 and "http" not in page.replace("http://www.w3.org", "")
@@ -85,10 +85,10 @@ def test_the_bundle_is_whole_and_says_what_was_done(bundle, images, tmp_path):
 def test_by_itself_it_leaves_what_is_alike(bundle, images, tmp_path, monkeypatch):
     monkeypatch.setattr("fedmed.adapting.decisions.DEAD_ZONE", 1e9)
     root, out = bundle(), tmp_path / "own_classification"
-    found = adapt_bundle(root, images(), out)
-    assert not any(made(found.adapted).values()) and "from 1e+09 on" in why(found.adapted, "statistics")
-    assert "carries no 'intensity_shares'" in why(found.adapted, "intensity")
-    assert "has no 'image_colours'" in why(found.adapted, "colour")
+    result = adapt_bundle(root, images(), out)
+    assert not any(made(result.adapted).values()) and "from 1e+09 on" in why(result.adapted, "statistics")
+    assert "carries no 'intensity_shares'" in why(result.adapted, "intensity")
+    assert "has no 'image_colours'" in why(result.adapted, "colour")
     assert (root / "models/model.pt").read_bytes() == (out / "models/model.pt").read_bytes()
     assert "Nothing was changed" in (out / "docs" / "page.html").read_text()
 
@@ -96,10 +96,10 @@ def test_by_itself_it_leaves_what_is_alike(bundle, images, tmp_path, monkeypatch
 def test_brighter_images_are_shown_as_those_of_the_training(bundle, images, tmp_path):
     references = mean_values([{INTENSITIES: DARK}] * 2)
     out = tmp_path / "own_classification"
-    found = adapt_bundle(bundle(references=references), images(low=60, high=120), out, asked=["intensity"])
+    result = adapt_bundle(bundle(references=references), images(low=60, high=120), out, adaptations=["intensity"])
     gamma = inference(out)["image_gamma"]
-    assert gamma > 1 and found.adapted.settings == {"image_gamma": gamma} and not found.adapted.share
-    assert torch.allclose(found.adapted.shown[0]["image"], found.adapted.own[0]["image"] ** gamma, atol=1e-6)
+    assert gamma > 1 and result.adapted.settings == {"image_gamma": gamma} and not result.adapted.share
+    assert torch.allclose(result.adapted.shown[0]["image"], result.adapted.images[0]["image"] ** gamma, atol=1e-6)
     assert "of the training hospitals" in (out / "docs" / "page.html").read_text()
     again = open_given(out, tmp_path / "place")
     assert inference(again)["image_gamma"] == gamma
@@ -107,18 +107,18 @@ def test_brighter_images_are_shown_as_those_of_the_training(bundle, images, tmp_
 
 def test_frames_are_shown_in_the_colours_of_the_training_and_then_measured(bundle, images, tmp_path):
     root, out = bundle(PHASES, mean_values([{COLOURS: GREEN.stacked().flatten()}] * 2)), tmp_path / "own_classification"
-    found = adapt_bundle(root, images(40, tint=(1, 0.4, 0.3)), out, asked=["statistics", "colour"])
-    assert made(found.adapted) == {"intensity": False, "colour": True, "statistics": True}
+    result = adapt_bundle(root, images(40, tint=(1, 0.4, 0.3)), out, adaptations=["statistics", "colour"])
+    assert made(result.adapted) == {"intensity": False, "colour": True, "statistics": True}
     torch.testing.assert_close(torch.tensor(inference(out)["image_colours"][1]), GREEN.stacked()[:2], atol=1e-4, rtol=0)
-    own, shown = (images[0]["image"].mean(dim=(1, 2)) for images in (found.adapted.own, found.adapted.shown))
-    assert own.argmax() == 0 and shown.argmax() == 1
+    local, shown = (images[0]["image"].mean(dim=(1, 2)) for images in (result.adapted.images, result.adapted.shown))
+    assert local.argmax() == 0 and shown.argmax() == 1
     assert "times as far" in (out / "docs" / "README.md").read_text()
 
 
 def test_black_frames_have_no_colours_to_match(bundle, images, tmp_path):
     root = bundle(PHASES, mean_values([{COLOURS: GREEN.stacked().flatten()}] * 2))
-    found = adapt_bundle(root, images(40, low=0, high=1), tmp_path / "own_classification", asked=["colour"])
-    assert not made(found.adapted)["colour"] and "image that is not black" in why(found.adapted, "colour")
+    result = adapt_bundle(root, images(40, low=0, high=1), tmp_path / "own_classification", adaptations=["colour"])
+    assert not made(result.adapted)["colour"] and "image that is not black" in why(result.adapted, "colour")
 
 
 def test_what_the_model_calls_after_it_may_speak_against_it(bundle, images, tmp_path, monkeypatch):
@@ -128,8 +128,10 @@ def test_what_the_model_calls_after_it_may_speak_against_it(bundle, images, tmp_
     by_itself = adapt_bundle(root, folder, tmp_path / "a_classification").adapted
     assert not made(by_itself)["statistics"] and "--adaptation statistics" in why(by_itself, "statistics")
     assert "was left out" in (tmp_path / "a_classification/docs/page.html").read_text()
-    asked = adapt_bundle(root, folder, tmp_path / "b_classification", asked=["statistics"]).adapted
-    assert made(asked)["statistics"] and "after it one class is called. It was asked for" in why(asked, "statistics")
+    requested = adapt_bundle(root, folder, tmp_path / "b_classification", adaptations=["statistics"]).adapted
+    assert made(requested)["statistics"] and "after it one class is called. It was asked for" in why(
+        requested, "statistics"
+    )
 
 
 def test_volumes_of_a_network_without_such_layers(bundle, images, tmp_path):
@@ -139,9 +141,9 @@ def test_volumes_of_a_network_without_such_layers(bundle, images, tmp_path):
     folder, out = images(0), tmp_path / "own_segmentation"
     scan = np.random.default_rng(0).uniform(-1000, 0, (40, 40, 8)).astype(np.float32)
     nib.save(nib.Nifti1Image(scan, np.diag([3.0, 3.0, 6.0, 1.0])), folder / "scan.nii.gz")
-    found = adapt_bundle(root, folder, out, few=True, device="cpu")
-    assert "no BatchNorm layer" in why(found.adapted, "statistics") and "scan" in found.amount
-    assert found.adapted.before.classes == ("background", "covid_region") and found.adapted.before.each[0].is_mask
+    result = adapt_bundle(root, folder, out, few=True, device="cpu")
+    assert "no BatchNorm layer" in why(result.adapted, "statistics") and "scan" in result.amount
+    assert result.adapted.before.classes == ("background", "covid_region") and result.adapted.before.each[0].is_mask
     assert (out / "models" / "model.ts").read_text() == "of the same weights"
     page = (out / "docs" / "page.html").read_text()
     assert "Outlines" in page and page.count("data:image/png") == 1, "nothing was changed"

@@ -27,9 +27,9 @@ def said(output, classes):
 
 
 def test_probabilities_of_one_class_each():
-    found = said([0.25, 0.75], ["normal", "ill"])
-    assert found.classes == ("normal", "ill") and not found.several and found.called.shares == (0, 1)
-    assert [one.place for one in found.each] == [0, 1, 2] and not found.each[0].is_mask
+    result = said([0.25, 0.75], ["normal", "ill"])
+    assert result.classes == ("normal", "ill") and not result.several and result.called.shares == (0, 1)
+    assert [one.place for one in result.each] == [0, 1, 2] and not result.each[0].is_mask
 
 
 def test_classes_that_may_be_there_at_once():
@@ -37,9 +37,9 @@ def test_classes_that_may_be_there_at_once():
 
 
 def test_logits_of_masks_have_a_background():
-    found = said([[[-1.0, 3.0]], [[2.0, -2.0]]], ["nodule"])
-    assert found.classes == ("background", "nodule") and found.called.shares == (1, 1)
-    assert found.each[0].is_mask and found.each[0].values.tolist() == [[1, 0]]
+    result = said([[[-1.0, 3.0]], [[2.0, -2.0]]], ["nodule"])
+    assert result.classes == ("background", "nodule") and result.called.shares == (1, 1)
+    assert result.each[0].is_mask and result.each[0].values.tolist() == [[1, 0]]
 
 
 def test_of_features_nothing_is_said():

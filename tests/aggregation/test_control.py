@@ -20,7 +20,7 @@ class Federation(TwoSites):
         super().__init__(rule, terms, lambda curve: 0.1, steps=2)
 
     @property
-    def own(self):
+    def of_site(self):
         return [term.state_dict()["own"]["w"].item() for term in self.terms.values()]
 
 
@@ -28,16 +28,16 @@ def test_two_rounds_by_hand():
     """Round 1: a goes 0, 0.1, 0.19 and b goes 0, -0.3, -0.51; round 2 begins at -0.16 with c = 0.8."""
     federation = Federation()
     assert federation.play() == pytest.approx(-0.16)
-    assert federation.own == pytest.approx([-0.95, 2.55])
+    assert federation.of_site == pytest.approx([-0.95, 2.55])
     assert federation.values.keys() == {"a", "b"}
     assert federation.values["a"][CONTROL]["w"].item() == pytest.approx(0.8)
-    before = dict(zip("ab", federation.own, strict=True))
+    before = dict(zip("ab", federation.of_site, strict=True))
     updates = {site: federation.local(site) for site in "ab"}
     assert [u.tensors["w"].item() for u in updates.values()] == pytest.approx([-0.2721 + 0.16, -0.2909 + 0.16])
-    for (site, update), own in zip(updates.items(), federation.own, strict=True):
+    for (site, update), of_site in zip(updates.items(), federation.of_site, strict=True):
         printed = before[site] - 0.8 - update.tensors["w"].item() / (2 * 0.1)  # Eq. 4, option II
-        assert own == pytest.approx(printed)
-        assert update.extras[DIFFERENCE]["w"].item() == pytest.approx(own - before[site])
+        assert of_site == pytest.approx(printed)
+        assert update.extras[DIFFERENCE]["w"].item() == pytest.approx(of_site - before[site])
     outcome = federation.rule.aggregate(federation.model, list(updates.values()), RoundFacts(1, 2, ROLES))
     assert outcome.tensors["w"].item() == pytest.approx(-0.2815)
     assert outcome.values["b"][CONTROL]["w"].item() == pytest.approx(0.6075)

@@ -41,8 +41,8 @@ def by_projections(rows, share):
 
 def test_three_updates_and_two_directions():
     """Strengths 1.745356, 1/3 and 0.254644, of which the last is left out: 0.8 · 3 rounded down are 2 directions."""
-    found = step([[2, 0, 0], [1, 1, 0], [0, 0, 1]])
-    assert found.tolist() == pytest.approx([0.8285155, 0.1955860, 0.0476190], abs=1e-7)
+    result = step([[2, 0, 0], [1, 1, 0], [0, 0, 1]])
+    assert result.tolist() == pytest.approx([0.8285155, 0.1955860, 0.0476190], abs=1e-7)
 
 
 def test_parallel_updates_give_their_mean():
@@ -58,8 +58,8 @@ def test_an_update_against_all_others_is_turned_round_to_its_own_side():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_identical_updates_give_that_update(sites, dtype):
     row = torch.linspace(-1, 2, 40)
-    found = step([row.tolist()] * sites, dtype=dtype)
-    assert torch.allclose(found, row.to(dtype), rtol=1e-6, atol=1e-7 if dtype == torch.float32 else 1e-12)
+    result = step([row.tolist()] * sites, dtype=dtype)
+    assert torch.allclose(result, row.to(dtype), rtol=1e-6, atol=1e-7 if dtype == torch.float32 else 1e-12)
 
 
 @pytest.mark.parametrize(("sites", "size", "share"), [(2, 3, 0.8), (4, 100, 0.8), (5, 40_000, 0.5), (6, 7, 1.0)])
@@ -74,8 +74,8 @@ def test_the_first_round_numbers_and_statistics_are_plain_means_and_idle_sites_d
     model = {"scale": torch.zeros(1), "n.running_var": torch.ones(3), "n.num_batches_tracked": torch.tensor(4)}
     sent = []
     for place, row in enumerate(rows):
-        own = {"scale": torch.tensor([row[0]]), "n.running_var": torch.tensor(row)}
-        sent.append(Update(f"s{place}", 1, {**own, "n.num_batches_tracked": torch.tensor(place)}, 1, 9, {}, {}))
+        local = {"scale": torch.tensor([row[0]]), "n.running_var": torch.tensor(row)}
+        sent.append(Update(f"s{place}", 1, {**local, "n.num_batches_tracked": torch.tensor(place)}, 1, 9, {}, {}))
     still = {name: torch.zeros_like(tensor) for name, tensor in model.items()}
     outcome = DirectionsMean().aggregate(model, [*sent, Update("idle", 1, still, 0, 9, {}, {})], LATER)
     assert outcome.tensors["scale"].tolist() == pytest.approx([1]) and outcome.tensors["n.num_batches_tracked"] == 6
@@ -92,8 +92,8 @@ def test_neither_the_order_of_answers_nor_the_number_of_threads_changes_a_bit():
     rows = torch.randn(4, 100_000, generator=torch.Generator().manual_seed(1))
     model, sent = {"w": torch.zeros(100_000)}, updates(rows.tolist())
     moved = lambda order: DirectionsMean().aggregate(model, sent[::order], LATER).tensors["w"]  # noqa: E731
-    found = on_threads(lambda: (moved(1), moved(-1)), (1, 4))
-    assert all(torch.equal(found[0][0], other) for both in found for other in both)
+    result = on_threads(lambda: (moved(1), moved(-1)), (1, 4))
+    assert all(torch.equal(result[0][0], other) for both in result for other in both)
 
 
 def test_names_of_sites_have_no_influence():
@@ -103,8 +103,8 @@ def test_names_of_sites_have_no_influence():
 
 def test_an_update_that_is_too_long_is_scaled_down_first():
     model, sent = {"w": torch.zeros(2)}, updates([[1.0, 0], [30, 0]])
-    found = DirectionsMean(clip_norm=3.0).aggregate(model, sent, LATER).tensors["w"]
-    assert found.tolist() == pytest.approx([2, 0], abs=1e-5)
+    result = DirectionsMean(clip_norm=3.0).aggregate(model, sent, LATER).tensors["w"]
+    assert result.tolist() == pytest.approx([2, 0], abs=1e-5)
 
 
 def test_products_of_pairs():

@@ -64,8 +64,8 @@ def test_it_winds_up_with_adamw_at_the_server_alone(dynamic, adam, distance):
     terms = None if dynamic else {site: Correction() for site in LOSSES}
     federation = Federation(2.0, 0.01, 10, terms=terms, step="dynamic" if dynamic else optimizer,
                             **({"then": optimizer} if dynamic else {}))  # fmt: skip
-    found = abs(federation.play(400) + 0.5)
-    assert found == pytest.approx(distance, abs=1e-4 if distance < 1 else 5e-2)
+    result = abs(federation.play(400) + 0.5)
+    assert result == pytest.approx(distance, abs=1e-4 if distance < 1 else 5e-2)
 
 
 def test_gradient_descent_of_rate_1_after_it_changes_nothing():

@@ -11,18 +11,18 @@ def updates(*vectors, **more):
     names = [chr(ord("a") + place) for place in range(len(vectors))]
     made = [torch.tensor(vector) for vector in vectors]
     return [
-        Update(site, 0, {"w": own[:1], "v": own[1:].reshape(1, -1), **more}, 1, 1)
-        for site, own in zip(names, made, strict=True)
+        Update(site, 0, {"w": local[:1], "v": local[1:].reshape(1, -1), **more}, 1, 1)
+        for site, local in zip(names, made, strict=True)
     ]
 
 
 def test_three_updates_worked_out_by_hand():
     """Markert 2022, Eq. 4.19 and 4.20; U = [1, 0.75]. The weighted mean of the distances is the updates' variance."""
-    found = update_geometry(updates([1.0, 0.0], [0.0, 1.0], [2.0, 2.0]), {"a": 0.5, "b": 0.25, "c": 0.25})
-    assert [own["cosine"] for own in found.values()] == pytest.approx([0.8, 0.6, 0.98994949])
-    assert [own["distance"] for own in found.values()] == pytest.approx([0.5625, 1.0625, 2.5625])
-    assert [own["norm"] for own in found.values()] == pytest.approx([1, 1, 8**0.5])
-    assert 0.5 * found["a"]["distance"] + 0.25 * (found["b"]["distance"] + found["c"]["distance"]) == 1.1875
+    result = update_geometry(updates([1.0, 0.0], [0.0, 1.0], [2.0, 2.0]), {"a": 0.5, "b": 0.25, "c": 0.25})
+    assert [local["cosine"] for local in result.values()] == pytest.approx([0.8, 0.6, 0.98994949])
+    assert [local["distance"] for local in result.values()] == pytest.approx([0.5625, 1.0625, 2.5625])
+    assert [local["norm"] for local in result.values()] == pytest.approx([1, 1, 8**0.5])
+    assert 0.5 * result["a"]["distance"] + 0.25 * (result["b"]["distance"] + result["c"]["distance"]) == 1.1875
 
 
 def test_equal_updates_point_one_way_and_zero_ones_nowhere():
@@ -52,6 +52,6 @@ def test_it_equals_a_plain_computation_in_blocks_of_any_size(monkeypatch):
     expected = (stacked - mean).square().sum(1).tolist()
     for block in (1 << 16, 7):
         monkeypatch.setattr("fedmed.aggregation.geometry.BLOCK", block)
-        found = update_geometry(made, shares)
-        assert [own["distance"] for own in found.values()] == pytest.approx(expected, rel=1e-3)
-        assert [own["norm"] for own in found.values()] == pytest.approx(stacked.norm(dim=1).tolist())
+        result = update_geometry(made, shares)
+        assert [local["distance"] for local in result.values()] == pytest.approx(expected, rel=1e-3)
+        assert [local["norm"] for local in result.values()] == pytest.approx(stacked.norm(dim=1).tolist())

@@ -16,11 +16,11 @@ MODEL = {"sigma.w": torch.tensor([1.0, 2.0]), "psi.w": torch.tensor([10.0, 20.0]
 
 def updates(silent=()):
     """σ moves by 5; ψ of the four by 1, 2, 3 and 4, of 1 to 4 images."""
-    found = [Update("l", 0, {"sigma.w": torch.full((2,), 5.0)}, 1, 100)]
+    result = [Update("l", 0, {"sigma.w": torch.full((2,), 5.0)}, 1, 100)]
     for number, (site, answer) in enumerate(ANSWERS.items(), 1):
         extras = {} if site in silent else {"noise_answer": torch.tensor(answer)}
-        found.append(Update(site, 0, {"psi.w": torch.full((2,), float(number))}, 1, number, {}, extras))
-    return found
+        result.append(Update(site, 0, {"psi.w": torch.full((2,), float(number))}, 1, number, {}, extras))
+    return result
 
 
 def rule(**values):
@@ -29,8 +29,8 @@ def rule(**values):
 
 def test_nearest_worked_out_by_hand():
     """Along one line at .5, .6, .9 and .1: of a, b is .1 away, c and d .4; the latter by name."""
-    found = nearest({site: torch.tensor(answer).double() for site, answer in ANSWERS.items()}, 2)
-    assert found == {"a": ["b", "c"], "b": ["a", "c"], "c": ["b", "a"], "d": ["a", "b"]}
+    result = nearest({site: torch.tensor(answer).double() for site, answer in ANSWERS.items()}, 2)
+    assert result == {"a": ["b", "c"], "b": ["a", "c"], "c": ["b", "a"], "d": ["a", "b"]}
     assert nearest({"a": torch.ones(2)}, 2) == {} and nearest({}, 2) == {}
     assert nearest({"a": torch.ones(2), "b": torch.ones(3), "c": torch.ones(2)}, 2) == {"a": ["c"], "c": ["a"]}
 

@@ -34,31 +34,31 @@ def moved(rule, *others, updates=None, model=None, round=3):
 
 def test_correct_worked_out_by_hand():
     """L = 1 + [2, 1]; the unlabelled mean differs by [-1, 2] from the model."""
-    found = moved(mean(strength=0.5), update("u", [-1.0, 2.0]))
-    assert found.tensors["w"].tolist() == [2.5, 3.0]
-    assert found.facts == {"trust": 1.0, "strength": 0.5}
-    assert found.coefficients == {"a": 0.5, "b": 0.5, "u": 0.5}
+    result = moved(mean(strength=0.5), update("u", [-1.0, 2.0]))
+    assert result.tensors["w"].tolist() == [2.5, 3.0]
+    assert result.facts == {"trust": 1.0, "strength": 0.5}
+    assert result.coefficients == {"a": 0.5, "b": 0.5, "u": 0.5}
 
 
 def test_join_worked_out_by_hand():
     """20 labelled images; u has 30 and agrees on half of its voxels: 15 of 35."""
-    found = moved(mean(combine="join"), update("u", [-1.0, 2.0], images=30, agreed_share=0.5))
+    result = moved(mean(combine="join"), update("u", [-1.0, 2.0], images=30, agreed_share=0.5))
     share = 15 / 35
     expected = [3 + share * (0 - 3), 2 + share * (3 - 2)]
-    assert found.tensors["w"].tolist() == pytest.approx(expected)
-    assert found.facts["strength"] == pytest.approx(share)
+    assert result.tensors["w"].tolist() == pytest.approx(expected)
+    assert result.facts["strength"] == pytest.approx(share)
 
 
 def test_average_is_the_mean_by_steps():
-    found = moved(mean(combine="average"), update("u", [-1.0, 2.0], steps=2))
-    assert found.tensors["w"].tolist() == pytest.approx([1 + (1 + 3 - 2) / 4, 1 + (0 + 2 + 4) / 4])
+    result = moved(mean(combine="average"), update("u", [-1.0, 2.0], steps=2))
+    assert result.tensors["w"].tolist() == pytest.approx([1 + (1 + 3 - 2) / 4, 1 + (0 + 2 + 4) / 4])
 
 
 def test_unlabelled_sites_count_by_images_times_agreement():
     others = update("u", [4.0, 0.0], images=10, agreed_share=0.9), update("v", [0.0, 4.0], images=90, agreed_share=0.1)
-    found = moved(mean(strength=1.0), *others)
-    assert found.tensors["w"].tolist() == pytest.approx([3 + 2, 2 + 2])
-    assert found.coefficients == pytest.approx({"a": 0.5, "b": 0.5, "u": 0.5, "v": 0.5})
+    result = moved(mean(strength=1.0), *others)
+    assert result.tensors["w"].tolist() == pytest.approx([3 + 2, 2 + 2])
+    assert result.coefficients == pytest.approx({"a": 0.5, "b": 0.5, "u": 0.5, "v": 0.5})
 
 
 def test_a_silent_site_changes_nothing_and_costs_nothing():
@@ -68,8 +68,8 @@ def test_a_silent_site_changes_nothing_and_costs_nothing():
 
 
 def test_without_other_sites_it_is_the_mean_of_the_labelled():
-    found = moved(mean(gate=False))
-    assert found.tensors["w"].tolist() == [3.0, 2.0] and found.facts == {} and found.values == {}
+    result = moved(mean(gate=False))
+    assert result.tensors["w"].tolist() == [3.0, 2.0] and result.facts == {} and result.values == {}
 
 
 @pytest.mark.parametrize("combine", ["correct", "join", "average"])
@@ -81,11 +81,11 @@ def test_the_order_of_updates_changes_no_bit(combine):
         tensors = {"w": torch.randn(50) / 3, "norm.running_var": torch.rand(5) / 9, "n": tensor(0)}
         scores = {"mean_scores": torch.rand(2)} if site in "ab" else {"agreed_share": 0.7}
         updates.append(Update(site, 3, tensors, 3, 7, {}, scores))
-    found = [mean(combine=combine).aggregate(model, order, RoundFacts(3, 10, ROLES))
+    result = [mean(combine=combine).aggregate(model, order, RoundFacts(3, 10, ROLES))
              for order in itertools.permutations(updates)]  # fmt: skip
-    for other in found[1:]:
-        assert all(torch.equal(other.tensors[name], found[0].tensors[name]) for name in model)
-        assert other.facts == found[0].facts
+    for other in result[1:]:
+        assert all(torch.equal(other.tensors[name], result[0].tensors[name]) for name in model)
+        assert other.facts == result[0].facts
 
 
 def test_correct_leaves_buffers_to_the_labelled_sites():
@@ -96,28 +96,28 @@ def test_correct_leaves_buffers_to_the_labelled_sites():
         return Update(site, 0, tensors, 1, 10)
 
     facts = RoundFacts(0, 10, ROLES)
-    found = mean(strength=2).aggregate(model, [sent("a", 0.5), sent("u", -0.9)], facts).tensors
-    assert found["norm.running_var"].item() == 1.5 and found["norm.num_batches_tracked"].item() == 6
-    assert found["w"].item() == pytest.approx(0.5 - 1.8)
+    result = mean(strength=2).aggregate(model, [sent("a", 0.5), sent("u", -0.9)], facts).tensors
+    assert result["norm.running_var"].item() == 1.5 and result["norm.num_batches_tracked"].item() == 6
+    assert result["w"].item() == pytest.approx(0.5 - 1.8)
 
 
 def test_a_tensor_that_only_labelled_sites_send_is_theirs():
     model = {"w": tensor([1.0, 1.0]), "head": tensor([5.0])}
     with_head = [Update(s, 3, {"w": tensor([1.0, 0.0]), "head": tensor([2.0])}, 1, 10) for s in "ab"]
     for combine in ("correct", "join", "average"):
-        found = moved(mean(combine=combine), update("u", [1.0, 1.0]), updates=with_head, model=model)
-        assert found.tensors["head"].item() == 7.0
+        result = moved(mean(combine=combine), update("u", [1.0, 1.0]), updates=with_head, model=model)
+        assert result.tensors["head"].item() == 7.0
 
 
 def test_the_strength_grows_over_the_ramp_and_survives_a_restart():
     rule = mean(strength=0.5, ramp_rounds=4)
-    found = []
+    result = []
     for round in range(6):
-        found.append(moved(rule, update("u", [1.0, 1.0]), round=round).facts["strength"])
+        result.append(moved(rule, update("u", [1.0, 1.0]), round=round).facts["strength"])
         again = mean(strength=0.5, ramp_rounds=4)
         again.restore(rule.state())
         rule = again
-    assert found == [0.125, 0.25, 0.375, 0.5, 0.5, 0.5]
+    assert result == [0.125, 0.25, 0.375, 0.5, 0.5, 0.5]
 
 
 def test_harm_lowers_the_weight_and_survives_a_restart():
@@ -155,29 +155,29 @@ def test_shares_of_classes_go_to_sites_without_labels():
 
 def test_tensors_that_nobody_sends_stay_out_of_the_labelled_mean():
     model = {**MODEL, "private": tensor([9.0])}
-    found = moved(mean(), update("u", [1.0, 1.0]), model=model)
-    assert set(found.values["u"]["labelled_mean"]) == {"w"}
+    result = moved(mean(), update("u", [1.0, 1.0]), model=model)
+    assert set(result.values["u"]["labelled_mean"]) == {"w"}
 
 
 def test_a_site_that_agrees_nowhere_does_not_count_in_this_round():
-    found = moved(mean(), update("u", [9.0, 9.0], agreed_share=0.0))
-    assert found.tensors["w"].tolist() == [3.0, 2.0] and found.facts["strength"] == 0
-    assert (["u"], "the models agree nowhere in its images; it does not count in this round") in found.warnings
+    result = moved(mean(), update("u", [9.0, 9.0], agreed_share=0.0))
+    assert result.tensors["w"].tolist() == [3.0, 2.0] and result.facts["strength"] == 0
+    assert (["u"], "the models agree nowhere in its images; it does not count in this round") in result.warnings
     both = moved(mean(), update("u", [9.0, 9.0], agreed_share=0), update("v", [2.0, 2.0], agreed_share=0.5))
     assert both.tensors["w"].tolist() == [4.0, 3.0]
 
 
 def test_a_site_that_may_not_send_its_share_counts_by_images():
-    found = moved(mean(), update("u", [4.0, 0.0], images=30), update("v", [0.0, 4.0], images=90, agreed_share=1 / 3))
-    assert found.tensors["w"].tolist() == pytest.approx([3 + 1, 2 + 1])
-    assert any(sites == ["u"] and "counts by its images alone" in reason for sites, reason in found.warnings)
+    result = moved(mean(), update("u", [4.0, 0.0], images=30), update("v", [0.0, 4.0], images=90, agreed_share=1 / 3))
+    assert result.tensors["w"].tolist() == pytest.approx([3 + 1, 2 + 1])
+    assert any(sites == ["u"] and "counts by its images alone" in reason for sites, reason in result.warnings)
 
 
 def test_where_nobody_judges_it_is_said():
     rule = mean()
     assert not any("judges" in reason for _, reason in moved(rule, update("u", [1.0, 1.0], agreed_share=1)).warnings)
-    found = moved(rule, update("u", [1.0, 1.0], agreed_share=1))
-    assert any(sites == ["a", "b"] and "nobody judges" in reason for sites, reason in found.warnings)
+    result = moved(rule, update("u", [1.0, 1.0], agreed_share=1))
+    assert any(sites == ["a", "b"] and "nobody judges" in reason for sites, reason in result.warnings)
 
 
 @pytest.mark.parametrize(
@@ -192,9 +192,9 @@ def test_a_gate_without_the_confidences_of_all_labelled_sites_is_told(confidence
     updates = labelled()
     for sent in updates:
         sent.extras |= {"label_confidence": tensor(confidences[sent.site])} if sent.site in confidences else {}
-    found = moved(mean(fixed_gate=0.75), update("u", [1.0, 1.0]), updates=updates)
-    assert found.values["u"]["gate"].tolist() == pytest.approx(gate) and "gate" not in found.values["a"]
-    assert any(sites == named and said in reason for sites, reason in found.warnings)
+    result = moved(mean(fixed_gate=0.75), update("u", [1.0, 1.0]), updates=updates)
+    assert result.values["u"]["gate"].tolist() == pytest.approx(gate) and "gate" not in result.values["a"]
+    assert any(sites == named and said in reason for sites, reason in result.warnings)
     assert not any("confidence" in reason for _, reason in moved(mean(gate=False), update("u", [1.0, 1.0])).warnings)
 
 
@@ -215,8 +215,8 @@ def test_reports_of_labelled_sites_that_cannot_be_meant_are_refused(name, value)
 def test_noise_that_a_site_adds_does_not_cost_it_its_update():
     noisy = [update("a", [1.0, 0.0], label_confidence=tensor([1.2, -0.1]), mean_scores=tensor([1.1, 0.4]))]
     mean().check_update(noisy[0])
-    found = moved(mean(), update("u", [1.0, 1.0]), updates=noisy)
-    assert found.values["u"]["gate"].tolist() == [1.0, 0.0] and found.facts["score_with"] == 1.0
+    result = moved(mean(), update("u", [1.0, 1.0]), updates=noisy)
+    assert result.values["u"]["gate"].tolist() == [1.0, 0.0] and result.facts["score_with"] == 1.0
 
 
 def test_a_round_without_a_labelled_update_fails():

@@ -26,12 +26,12 @@ def test_a_mean_by_hand():
 def test_sites_that_agree_give_what_they_have_bit_for_bit_in_new_memory():
     draw = torch.Generator().manual_seed(0)
     for dtype in (torch.float16, torch.float32, torch.float64):
-        own = {"w": torch.randn(1000, generator=draw, dtype=torch.float64).to(dtype), "n": torch.tensor(7)}
-        own["w"][0], own["w"][1] = -0.0, 1e-40
-        mean = mean_of_sites({site: dict(own) for site in SAMPLES}, site_shares(SAMPLES))
-        assert all(mean[name].dtype == own[name].dtype for name in own) and mean["n"] == 7
-        assert mean["w"].numpy().tobytes() == own["w"].numpy().tobytes()
-        assert mean["w"].data_ptr() != own["w"].data_ptr() and mean["n"].data_ptr() != own["n"].data_ptr()
+        local = {"w": torch.randn(1000, generator=draw, dtype=torch.float64).to(dtype), "n": torch.tensor(7)}
+        local["w"][0], local["w"][1] = -0.0, 1e-40
+        mean = mean_of_sites({site: dict(local) for site in SAMPLES}, site_shares(SAMPLES))
+        assert all(mean[name].dtype == local[name].dtype for name in local) and mean["n"] == 7
+        assert mean["w"].numpy().tobytes() == local["w"].numpy().tobytes()
+        assert mean["w"].data_ptr() != local["w"].data_ptr() and mean["n"].data_ptr() != local["n"].data_ptr()
 
 
 def test_which_site_has_what_changes_no_bit():

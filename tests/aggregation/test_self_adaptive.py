@@ -35,16 +35,16 @@ def test_the_only_site_that_trained_is_the_aggregate():
         return Update(site, 0, {"weight": torch.full((2,), change)}, 4, n_samples, {}, {"rsa": r})
 
     updates = [update("idle", 0.0, 1.0, 900), update("idle too", 0.0, 1.0, 100), update("trained", 0.3, 0.99, 5)]
-    found = mean_of(weighting=BY).aggregate(state, updates).tensors
-    torch.testing.assert_close(found["weight"], state["weight"] + 0.3, rtol=2e-7, atol=0)  # rounded once
+    result = mean_of(weighting=BY).aggregate(state, updates).tensors
+    torch.testing.assert_close(result["weight"], state["weight"] + 0.3, rtol=2e-7, atol=0)  # rounded once
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=6), st.sampled_from(["gap", "softmax"]), st.floats(0, 1))
 def test_weights_are_a_mean_above_the_floor(r, form, share):
     floor = share / len(r)
-    found = weights(*r, form=form, floor=floor)
-    assert math.fsum(found) == pytest.approx(1, abs=1e-12)
-    assert min(found) >= floor - 1e-12 and min(found) >= 0
+    result = weights(*r, form=form, floor=floor)
+    assert math.fsum(result) == pytest.approx(1, abs=1e-12)
+    assert min(result) >= floor - 1e-12 and min(result) >= 0
 
 
 def test_the_floor_takes_from_the_others_in_proportion():

@@ -13,8 +13,8 @@ def test_the_weight_is_halved_while_harm_is_done_and_raised_slowly():
     """Differences -0.1, -0.15, none, 0.1 and 0.1; seen: -0.1, -0.125, the same, -0.0125, 0.04375."""
     judge = ValidationGate()
     rounds = ([(0.5, 0.6)], [(0.5, 0.65)], [], [(0.7, 0.6)], [(0.7, 0.6)])
-    found = [judge.judged(of(*scores)) for scores in rounds]
-    assert found == pytest.approx([0.5, 0.25, 0.25, 0.125, 0.225])
+    result = [judge.judged(of(*scores)) for scores in rounds]
+    assert result == pytest.approx([0.5, 0.25, 0.25, 0.125, 0.225])
     assert judge.gains["site_0"] == pytest.approx(0.04375)
 
 

@@ -22,8 +22,8 @@ def test_own_results_hidden_and_other_files_are_no_scans(tmp_path, caplog):
     names = ("a.nii.gz", "a_covid.nii.gz", "b_covid.nii.gz", "._a.nii.gz", "a.nii.gz.json", "C.NII.GZ")
     for name in names:
         (tmp_path / name).touch()
-    found = [path.rsplit("/")[-1] for path in list_images(tmp_path, "covid")]
-    assert found == ["C.NII.GZ", "a.nii.gz", "b_covid.nii.gz"]
+    result = [path.rsplit("/")[-1] for path in list_images(tmp_path, "covid")]
+    assert result == ["C.NII.GZ", "a.nii.gz", "b_covid.nii.gz"]
     assert "1 masks of an earlier inference are left out, such as a_covid" in caplog.text
 
 

@@ -27,9 +27,9 @@ def batches(tmp_path):
         parser = bundle.parser(**facts, device="cpu", seed=0)
         set_determinism(0)
         dataset = parser.get_parsed_content("train#dataset")
-        found = [dataset[0] for _ in range(30)]
+        result = [dataset[0] for _ in range(30)]
         set_determinism(None)
-        return [one[0] if isinstance(one, list) else one for one in found]
+        return [one[0] if isinstance(one, list) else one for one in result]
 
     return draw
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.errors import DataError, OverrideError
-from tests.bundles.one_bundle import ALONE, OneBundle
+from tests.bundles.one_bundle import WITHOUT_FEDMED, OneBundle
 
 HERE = OneBundle("cxr_classification")
 BUNDLE, METADATA, configs, parse = HERE.root, HERE.metadata, HERE.configs, HERE.parse
@@ -173,8 +173,8 @@ def test_pre_training_writes_what_it_trained(pretrained, facts):
 
 def test_feature_statistics(pretrained, facts):
     values = {**facts, "metadata_min_images": 20, "dim": 8}
-    found = parse("train", "demo", "pretrain", **values).get_parsed_content("metadata#provider")()
-    assert found["n"] == 48 and found["mu"].shape == (8,) and found["sigma"].shape == (36,)
+    result = parse("train", "demo", "pretrain", **values).get_parsed_content("metadata#provider")()
+    assert result["n"] == 48 and result["mu"].shape == (8,) and result["sigma"].shape == (36,)
     more = parse("train", "pretrain", **{**values, "metadata_min_images": 49})
     assert more.get_parsed_content("metadata#provider")() == {}
 
@@ -312,8 +312,8 @@ def test_a_damaged_training_image_is_named(site, facts, tmp_path):
     errors = [caught.value]
     while errors[-1].__cause__ is not None:
         errors.append(errors[-1].__cause__)
-    found = next(error for error in errors if isinstance(error, DataError))
-    assert "bad.png" in str(found) and "damaged" in str(found)
+    result = next(error for error in errors if isinstance(error, DataError))
+    assert "bad.png" in str(result) and "damaged" in str(result)
 
 
 @pytest.mark.slow
@@ -323,7 +323,7 @@ def test_command_line(site, tmp_path, fedmed_home):
     small = ["--image_size", "32", "--max_epochs", "1", "--device", "cpu"]
     train = ["-m", "monai.bundle", "run", "--config_file", "['configs/train.yaml','configs/demo.yaml']"]
     files = str([str(BUNDLE / "configs" / f"{name}.yaml") for name in ("inference", "demo")])
-    infer = ["-c", ALONE, "run", "--config_file", files, "--bundle_root", str(BUNDLE)]
+    infer = ["-c", WITHOUT_FEDMED, "run", "--config_file", files, "--bundle_root", str(BUNDLE)]
     weights = ["--model_path", str(tmp_path / "model.pt")]
     for command, folder in (
         ([*train, *places, "--cache_dir", str(tmp_path / "cache"), *small], BUNDLE),

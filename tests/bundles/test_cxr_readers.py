@@ -333,8 +333,8 @@ def test_images_of_a_folder(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(bytes(128) + b"DICM" if name == "a/scan" else b"x")
     (tmp_path / "README").write_text("no DICOM")
-    found = [Path(path).relative_to(tmp_path).as_posix() for path in list_images(tmp_path, tmp_path / "out")]
-    assert found == ["a/c.jpg", "a/scan", "b.PNG"]
+    result = [Path(path).relative_to(tmp_path).as_posix() for path in list_images(tmp_path, tmp_path / "out")]
+    assert result == ["a/c.jpg", "a/scan", "b.PNG"]
     for folder in (tmp_path / "missing", tmp_path / ".hidden" / "none"):
         with pytest.raises(BundleInputError, match="holds no .dcm, .png or .jpg file"):
             list_images(folder)
@@ -361,17 +361,17 @@ def padded(limit):
 
 def test_a_range_of_padding_does_not_set_the_scale(tmp_path):
     stored, tags = padded(100)
-    found = read_xray(dicom(tmp_path / "a.dcm", stored, **tags))
+    result = read_xray(dicom(tmp_path / "a.dcm", stored, **tags))
     right = read_xray(dicom(tmp_path / "b.dcm", 1000 + RAMP))
-    assert np.allclose(found[:, 6:], right, atol=1e-6) and (found[:, :6] == 0).all()
+    assert np.allclose(result[:, 6:], right, atol=1e-6) and (result[:, :6] == 0).all()
 
 
 def test_the_first_window_that_shows_something_counts(tmp_path):
     windows = {"WindowCenter": [9000, 120], "WindowWidth": [10, 240]}
-    found = read_xray(dicom(tmp_path / "a.dcm", **windows))
-    assert np.array_equal(found, read_xray(dicom(tmp_path / "b.dcm", WindowCenter=120, WindowWidth=240)))
+    result = read_xray(dicom(tmp_path / "a.dcm", **windows))
+    assert np.array_equal(result, read_xray(dicom(tmp_path / "b.dcm", WindowCenter=120, WindowWidth=240)))
     invalid = dicom(tmp_path / "c.dcm", WindowCenter=[100, 120], WindowWidth=[0, 240])
-    assert np.array_equal(found, read_xray(invalid))
+    assert np.array_equal(result, read_xray(invalid))
     with pytest.raises(BundleInputError, match="no window shows anything of the image"):
         read_xray(dicom(tmp_path / "d.dcm", WindowCenter=[9000, 8000], WindowWidth=[10, 10]))
 

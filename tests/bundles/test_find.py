@@ -26,8 +26,8 @@ def test_site_folder_wins_over_environment(tmp_path, monkeypatch):
 
 def test_a_bundle_in_the_home_folder_wins_over_that_of_the_checkout(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDMED_HOME", str(tmp_path))
-    own = make_bundle(tmp_path / "bundles")
-    assert find_bundle("demo_segmentation") == own.resolve()
+    local = make_bundle(tmp_path / "bundles")
+    assert find_bundle("demo_segmentation") == local.resolve()
 
 
 def test_unknown_bundle_names_every_folder(tmp_path, monkeypatch):
@@ -96,8 +96,8 @@ def test_facts_of_time_are_in_every_configuration(tmp_path, monkeypatch):
     bundle = Bundle("demo_segmentation")
     alone = bundle.parser()
     assert [alone.get_parsed_content(id) for id in ("round", "rounds", "steps_total", "late")] == [0, 1, 20, 0.5]
-    told = bundle.parser(round=3, rounds=9, steps_total=40)
-    assert [told.get_parsed_content(id) for id in ("round", "rounds", "steps_total", "late")] == [3, 9, 40, 0.25]
+    reported = bundle.parser(round=3, rounds=9, steps_total=40)
+    assert [reported.get_parsed_content(id) for id in ("round", "rounds", "steps_total", "late")] == [3, 9, 40, 0.25]
 
 
 def test_text_where_the_bundle_has_a_number_is_refused():

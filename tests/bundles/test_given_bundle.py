@@ -54,8 +54,8 @@ def test_an_exported_bundle_is_opened_as_it_is_and_infers_the_same(given, tmp_pa
     image = sorted((demo_site("chest_ct_tiny", "ct_north", fedmed_home) / "images").iterdir())[0]
     masks = [np.asarray(infer_image(folder, image, device="cpu").dataobj) for folder in (root, opened)]
     assert np.array_equal(*masks)
-    own = {path.name for path in (opened / "configs").iterdir()}
-    assert own == {"inference.yaml", "metadata.json", "federation.yaml"}
+    local = {path.name for path in (opened / "configs").iterdir()}
+    assert local == {"inference.yaml", "metadata.json", "federation.yaml"}
     assert not (opened / "models" / "model.ts").exists()
 
 
@@ -243,16 +243,16 @@ def test_flipped_bytes_are_named(given, tmp_path, name):
 
 def test_words_of_the_site_for_which_it_was_made_are_taken():
     bundle = Bundle("instrument_segmentation")
-    own = yaml.safe_load(bundle.config_file("inference").read_text())
+    local = yaml.safe_load(bundle.config_file("inference").read_text())
     facts = {
         "site_words": {"procedure": "Nephrektomie (links/rechts)"},
         "indicator_vector": [0.5] * 512,
         "site_index": None,
     }
-    assert settings_of({**own, **facts}, own, "x", bundle) == facts
+    assert settings_of({**local, **facts}, local, "x", bundle) == facts
     for change in ({"site_words": {"procedure": "$1"}}, {"site_words": {"_target_": "x"}}, {"indicator_path": "x.pt"}):
         with pytest.raises(BundleError, match="is not what the installed bundle 'instrument_segmentation'"):
-            settings_of({**own, **change}, own, "x", bundle)
+            settings_of({**local, **change}, local, "x", bundle)
 
 
 def test_plain_settings_of_the_run_are_taken(given, tmp_path):

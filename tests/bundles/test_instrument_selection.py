@@ -24,17 +24,17 @@ def test_gates_by_hand():
         made.linear.weight.copy_(torch.tensor([[0.5, 0, 1, 0, 0], [0, 0.25, 0, 1, 2]]))
         made.linear.bias.zero_()
     made.gate.register_forward_hook(lambda *call: seen.append(call[1:]))
-    found = made(MAPS)
+    result = made(MAPS)
     assert_close(seen[0][0][0], torch.tensor([[1.75, 0.5]]), **CLOSE)
     assert_close(seen[0][1], torch.tensor([[0.85195280, 0.62245933]]), **CLOSE)
     expected = [[[1.8519528, 5.5558584], [3.7039056, 0]], [[6.4898373, 6.4898373], [0, 0]]]
-    assert_close(found, torch.tensor([expected]), **CLOSE)
+    assert_close(result, torch.tensor([expected]), **CLOSE)
 
 
 def test_gates_strengthen_by_at_most_twice_and_closed_ones_change_nothing():
     made, maps = ChannelSelection(6, torch.randn(4)), torch.randn(3, 6, 5, 4)
-    found = made(maps).abs()
-    assert bool((found >= maps.abs()).all()) and bool((found <= 2 * maps.abs()).all())
+    result = made(maps).abs()
+    assert bool((result >= maps.abs()).all()) and bool((result <= 2 * maps.abs()).all())
     torch.nn.init.constant_(made.linear.bias, -200.0)
     assert_close(made(maps), maps, rtol=0, atol=0)
 
@@ -164,10 +164,10 @@ def test_a_missing_text_encoder_is_one_message(clip, tmp_path, left_out, said):
         if path.name != left_out:
             (tmp_path / path.name).symlink_to(path)
     folder = None if left_out is None else tmp_path / "none" if left_out == "all" else tmp_path
-    with pytest.raises(BundleInputError, match=said) as told:
+    with pytest.raises(BundleInputError, match=said) as raised:
         make_indicator("text", "A", WORDS, path=folder)
-    assert all(word in str(told.value) for word in ("save_pretrained", "file", "random", "onehot", "gaussian"))
-    assert left_out is None or str(folder) in str(told.value)
+    assert all(word in str(raised.value) for word in ("save_pretrained", "file", "random", "onehot", "gaussian"))
+    assert left_out is None or str(folder) in str(raised.value)
 
 
 @pytest.mark.parametrize("damaged", ["config.json", "model.safetensors", "vocab.json"])

@@ -89,8 +89,8 @@ def test_blocks_are_pooled_to_their_mean_at_first():
 def test_one_query_by_hand(shift, weights):
     made = plain(2, (1, 1))
     torch.nn.init.constant_(made.tables[0], shift)  # the older frame holds [0, 1], the newest [1, 0]
-    found = made(torch.tensor([[0.0, 1], [1, 0]]).view(1, 2, 2, 1, 1))
-    assert_close(found.flatten(), torch.tensor([1 + weights[0], weights[1]]), atol=1e-7, rtol=0)
+    got = made(torch.tensor([[0.0, 1], [1, 0]]).view(1, 2, 2, 1, 1))
+    assert_close(got.flatten(), torch.tensor([1 + weights[0], weights[1]]), atol=1e-7, rtol=0)
 
 
 def reference(made, frames):
@@ -172,8 +172,8 @@ def test_padded_queries_leave_no_trace(monkeypatch):
         return into_windows(maps, window) + outside * 100 * torch.randn(outside.shape)
 
     def outcome():
-        found = made(frames)
-        return found.detach(), *torch.autograd.grad(found.square().sum(), [frames, made.query.weight])
+        got = made(frames)
+        return got.detach(), *torch.autograd.grad(got.square().sum(), [frames, made.query.weight])
 
     usual = outcome()
     monkeypatch.setattr(temporal_attention, "into_windows", filled)

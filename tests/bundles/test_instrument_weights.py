@@ -57,13 +57,13 @@ def test_the_published_file_fits_the_published_encoder():
 
 
 def test_keys_are_the_first_half_of_the_fused_rows(original):
-    found, fused = renamed(original), original["block2.1.attn.kv.weight"]
-    assert torch.equal(found["layers.1.blocks.1.attention.key.weight"], fused[:16])
-    assert torch.equal(found["layers.1.blocks.1.attention.value.weight"], fused[16:])
-    assert torch.equal(found["layers.0.blocks.0.attention.key.bias"], original["block1.0.attn.kv.bias"][:8])
-    assert torch.equal(found["layers.0.blocks.0.attention.query.weight"], original["block1.0.attn.q.weight"])
-    assert torch.equal(found["layers.0.layer_norm.weight"], original["norm1.weight"])
-    assert torch.equal(found["layers.0.blocks.0.layer_norm_1.weight"], original["block1.0.norm1.weight"])
+    result, fused = renamed(original), original["block2.1.attn.kv.weight"]
+    assert torch.equal(result["layers.1.blocks.1.attention.key.weight"], fused[:16])
+    assert torch.equal(result["layers.1.blocks.1.attention.value.weight"], fused[16:])
+    assert torch.equal(result["layers.0.blocks.0.attention.key.bias"], original["block1.0.attn.kv.bias"][:8])
+    assert torch.equal(result["layers.0.blocks.0.attention.query.weight"], original["block1.0.attn.q.weight"])
+    assert torch.equal(result["layers.0.layer_norm.weight"], original["norm1.weight"])
+    assert torch.equal(result["layers.0.blocks.0.layer_norm_1.weight"], original["block1.0.norm1.weight"])
 
 
 def test_files_of_three_libraries_give_the_same(original, tmp_path):
@@ -104,9 +104,9 @@ def test_files_that_do_not_fit_are_one_message(original, tmp_path, change, said)
     torch.save(content, tmp_path / "a.pth")
     made = encoder()
     before = made.state_dict()["layers.0.layer_norm.bias"].clone()
-    with pytest.raises(BundleInputError, match=said) as told:
+    with pytest.raises(BundleInputError, match=said) as raised:
         start_encoder(made, tmp_path / "a.pth")
-    assert "a.pth" in str(told.value)
+    assert "a.pth" in str(raised.value)
     assert torch.equal(made.state_dict()["layers.0.layer_norm.bias"], before)
 
 

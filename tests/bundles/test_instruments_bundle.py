@@ -26,7 +26,7 @@ from fedmed.errors import BundleError, SharingError
 from fedmed.jobs.app_configs import role_differences
 from fedmed.systems.fedst.method import FedST
 from fedmed_demo import demo_site
-from tests.bundles.one_bundle import ALONE, OneBundle
+from tests.bundles.one_bundle import WITHOUT_FEDMED, OneBundle
 
 NAME = "instrument_segmentation"
 PLAIN = {"indicator": "random"}
@@ -152,8 +152,8 @@ def test_every_query_of_the_encoder_is_private_and_no_other(networks):
     names, groups = list(network.state_dict()), Bundle(NAME, ["demo"]).groups(network)
     private = SharingPolicy.from_groups(names, "encoder_q", groups).private(names)
     layers = [name for name, _ in network.encoder.named_modules() if name.endswith("attention.query")]
-    found = {name.rsplit(".", 1)[0].removeprefix("encoder.") for name in private if not name.startswith("selection.")}
-    assert found == set(layers) and layers
+    result = {name.rsplit(".", 1)[0].removeprefix("encoder.") for name in private if not name.startswith("selection.")}
+    assert result == set(layers) and layers
     for trap in (
         "encoder.sequence.weight",
         "encoder.0.quant.q.weight",
@@ -207,8 +207,8 @@ def test_black_borders_are_cut_off_frames_and_masks(facts, tmp_path, crop):
 
 def test_a_job_says_for_all_roles_whether_borders_are_cut_off():
     roles = {role: Bundle(NAME, overrides={"crop": role == "supervised"}) for role in ("supervised", "evaluate")}
-    (told,) = role_differences(roles)
-    assert told.startswith("'crop' is True for the role 'supervised' and False for 'evaluate'")
+    (reported,) = role_differences(roles)
+    assert reported.startswith("'crop' is True for the role 'supervised' and False for 'evaluate'")
     assert list(role_differences({role: Bundle(NAME, overrides={"crop": True}) for role in roles})) == []
 
 
@@ -233,7 +233,7 @@ def test_inference_writes_masks_of_frames_and_videos_without_fedmed(model, facts
     files = str(configs("inference", "demo")).replace(" ", "")
     line = ["run", "--config_file", files, "--bundle_root", str(BUNDLE), "--dataset_dir", str(inputs)]
     line += ["--output_dir", str(out), "--model_path", str(model), "--image_size", "[48,64]", "--indicator", "random"]
-    done = subprocess.run([sys.executable, "-c", ALONE, *line], check=False, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", WITHOUT_FEDMED, *line], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     with (out / "predictions.csv").open() as file:
         broken, red, *video = csv.DictReader(file)
@@ -267,7 +267,7 @@ def held():
 def test_inference_holds_no_more_of_a_long_video_than_of_a_short_one(networks, tmp_path):
     """Looked at while the last frames are marked."""
     torch.save(networks().state_dict(), tmp_path / "model.pt")
-    found = []
+    result = []
     for frames in (12, 48):
         places = {"dataset_dir": write_film(tmp_path / f"{frames}.mp4", frames), "output_dir": tmp_path / str(frames)}
         places |= {"model_path": tmp_path / "model.pt", "image_size": [48, 64]}
@@ -279,9 +279,9 @@ def test_inference_holds_no_more_of_a_long_video_than_of_a_short_one(networks, t
         )
         evaluator.run()
         assert len(list((tmp_path / f"{frames}/masks").rglob("*.png"))) == frames
-        found += seen
+        result += seen
         del parser, evaluator
-    assert len(found) == 2 and found[0] == found[1]
+    assert len(result) == 2 and result[0] == result[1]
 
 
 def test_a_model_of_another_network_is_one_clear_error(model):

@@ -36,8 +36,8 @@ def test_the_history_of_a_video_is_that_of_training(interval, expected):
     """Ten frames a second: two frames are 0.2 s; where there is no earlier frame, the current one stands for it."""
     frames = ((n / 10, grey(n)) for n in range(7))
     load = LoadClipd("image", SIZE, 4)
-    found = [values(load({"image": clip})["image"]) for _, clip in with_history(frames, 10, interval, 4, SIZE)]
-    assert [found[n] for n in (0, 3, 6)] == expected
+    result = [values(load({"image": clip})["image"]) for _, clip in with_history(frames, 10, interval, 4, SIZE)]
+    assert [result[n] for n in (0, 3, 6)] == expected
 
 
 def test_single_pictures_stand_for_their_own_history(tmp_path):
@@ -65,8 +65,8 @@ def test_what_an_earlier_inference_wrote_is_no_frame(tmp_path, caplog):
     for name in ("a.png", "masks/a.png", "overlays/a.jpg", "timelines/a.png", "ribbons/a.png", "more/masks/b.png"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         grey(7).save(tmp_path / name)
-    found = list_frames(tmp_path, tmp_path / "more" / "..")
-    assert [Path(path).relative_to(tmp_path).as_posix() for path in found] == ["a.png", "more/masks/b.png"]
+    result = list_frames(tmp_path, tmp_path / "more" / "..")
+    assert [Path(path).relative_to(tmp_path).as_posix() for path in result] == ["a.png", "more/masks/b.png"]
     assert "4 pictures of an earlier inference are left out, such as a.png" in caplog.text
     assert len(list_frames(tmp_path, tmp_path / "eval")) == 6
 
@@ -91,9 +91,9 @@ def test_frames_of_two_videos_in_one_folder_are_refused(tmp_path, table):
     assert made["a_0006.png"] == [10, 12, 14, 16] == made["other/a_0006.png"], "equal times in two folders"
     for number in numbers:
         grey(200 + number).save(tmp_path / f"b_{number:04d}.png")
-    with pytest.raises(BundleInputError, match="frames of two videos in one folder; put each") as told:
+    with pytest.raises(BundleInputError, match="frames of two videos in one folder; put each") as raised:
         clips()
-    assert all(str(tmp_path / name) in str(told.value) for name in ("a_0000.png", "b_0000.png"))
+    assert all(str(tmp_path / name) in str(raised.value) for name in ("a_0000.png", "b_0000.png"))
 
 
 @pytest.mark.parametrize(("interval", "rate"), [(0.2, 1.0), (0.0, 5.0), (float("nan"), 5.0)])

@@ -84,9 +84,9 @@ def canary(tmp_path_factory):
         parser = ConfigParser(copy.deepcopy(CONFIG), globals={"fedmed_canary": module})
         parser.update({"mode": value})
         taken = parser.get_parsed_content("user")
-        found = [parser.get_parsed_content("mode"), taken["mode"], *taken["again"], *taken["inside"]["deep"]]
+        result = [parser.get_parsed_content("mode"), taken["mode"], *taken["again"], *taken["inside"]["deep"]]
         assert not sung, sung.clear()
-        return found
+        return result
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.getbasetemp() / "canary0")
@@ -129,7 +129,7 @@ def test_what_passes_is_to_monai_the_plain_value_that_was_given(canary, value):
         assert "override 'mode'" in str(error)
         return
     assert repr(accepted["mode"]) == repr(value)
-    assert {repr(found) for found in canary(accepted["mode"])} == {repr(value)}
+    assert {repr(result) for result in canary(accepted["mode"])} == {repr(value)}
     assert json.loads(json.dumps(accepted, allow_nan=False)) == {"mode": value}
 
 
@@ -144,7 +144,7 @@ def test_what_passes_is_to_monai_the_plain_value_that_was_given(canary, value):
 )  # fmt: skip
 def test_plain_values_do_pass(canary, value):
     accepted = check_overrides({"mode": value}, ALLOWED)
-    assert {repr(found) for found in canary(accepted["mode"])} == {repr(value)}
+    assert {repr(result) for result in canary(accepted["mode"])} == {repr(value)}
 
 
 def depth(value):

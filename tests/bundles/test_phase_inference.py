@@ -23,7 +23,7 @@ from surgical_phase.picture_times import picture_times
 from fedmed.bundles.infer import run_inference
 from fedmed.reports.viewed_video import read_predictions
 from fedmed_demo import demo_site
-from tests.bundles.one_bundle import ALONE, OneBundle
+from tests.bundles.one_bundle import WITHOUT_FEDMED, OneBundle
 
 HERE = OneBundle("surgical_phase_classification")
 BUNDLE, CONFIGS = HERE.root, HERE.configs("inference", "demo")
@@ -76,14 +76,14 @@ def test_a_table_of_one_video_can_be_viewed(video, model, tmp_path):
     """The video alone; `scripts/view_video.py` reads what was written, phase by phase."""
     places = {"dataset_dir": str(video), "output_dir": str(tmp_path / "out"), "image_size": [24, 32]}
     run_inference(BUNDLE, map(Path, CONFIGS), {**places, "model_path": str(model), "device": "cpu"})
-    found = rows_in(tmp_path / "out")
+    result = rows_in(tmp_path / "out")
     with (tmp_path / "out/predictions.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["image", "second", "phase", *(f"p_{name}" for name in PHASES), "error"]
-    assert [(row["phase"], row["second"]) for row in rows[:2]] == [(found[0]["predicted"], "0.000"),
-                                                                  (found[1]["predicted"], "1.000")]  # fmt: skip
+    assert [(row["phase"], row["second"]) for row in rows[:2]] == [(result[0]["predicted"], "0.000"),
+                                                                  (result[1]["predicted"], "1.000")]  # fmt: skip
     ribbon = read_predictions(tmp_path / "out/predictions.csv")
-    assert [ribbon.at(row["second"]) for row in found] == [[row["predicted"]] for row in found]
+    assert [ribbon.at(row["second"]) for row in result] == [[row["predicted"]] for row in result]
 
 
 @pytest.mark.skipif(not CLEAR.exists(), reason="needs Linux to tell how much memory was held")
@@ -115,7 +115,7 @@ def infer(model, inputs, out):
     files = str(CONFIGS).replace(" ", "")
     values = {"bundle_root": BUNDLE, "dataset_dir": inputs, "output_dir": out, "model_path": model}
     line = [text for key, value in values.items() for text in (f"--{key}", str(value))]
-    command = [sys.executable, "-c", ALONE, "run", "--config_file", files, *line]
+    command = [sys.executable, "-c", WITHOUT_FEDMED, "run", "--config_file", files, *line]
     subprocess.run(command, check=True, capture_output=True)
     return rows_in(out)
 

@@ -98,10 +98,10 @@ def test_a_video_is_inferred_as_a_whole_whatever_the_batches(model, video, tmp_p
     with torch.no_grad():
         expected = torch.softmax(network.eval()(frames), dim=1)
     names = parse("inference", *OVERLAYS)["classes"]
-    found = torch.tensor([[float(row[f"p_{name}"]) for name in names] for row in rows])
+    result = torch.tensor([[float(row[f"p_{name}"]) for name in names] for row in rows])
     assert len(rows) == len(stored) and [float(row["second"]) for row in rows] == stored.times.tolist()
-    assert torch.allclose(found, expected, atol=0.02), "training scales frames by FFmpeg, inference by Pillow"
-    assert [row["phase"] for row in rows] == [names[p] for p in found.argmax(1)]
+    assert torch.allclose(result, expected, atol=0.02), "training scales frames by FFmpeg, inference by Pillow"
+    assert [row["phase"] for row in rows] == [names[p] for p in result.argmax(1)]
     assert (tmp_path / "by_4/ribbons").is_dir() and list((tmp_path / "by_4/ribbons").iterdir())
     again = infer(model, video, tmp_path / "by_64")
     values = [[[float(row[f"p_{name}"]) for name in names] for row in some] for some in (rows, again)]

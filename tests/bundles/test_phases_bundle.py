@@ -92,9 +92,9 @@ def run(job_of, tmp_path_factory):
 
 
 def test_one_round_of_a_federation(run):
-    found = json.loads((run / "server/simulate_job/fedmed/result.json").read_text())["test"]
-    assert set(found) == {"lap_harbor", "lap_isle"}
-    for scores in found.values():
+    outcome = json.loads((run / "server/simulate_job/fedmed/result.json").read_text())["test"]
+    assert set(outcome) == {"lap_harbor", "lap_isle"}
+    for scores in outcome.values():
         assert 0 <= scores["f1_mean"] <= 1
         counts = Confusion.from_numbers(scores, PHASES)
         assert counts is not None and counts.scores()["f1"] == pytest.approx(scores["pooled_f1"])

@@ -59,12 +59,12 @@ def test_every_number_that_a_job_may_change_has_a_range_in_which_the_bundles_own
     contents = files(name)
     listed = {key for content in contents.values() for key in content.get("overridable", [])}
     ranges = {key: ends for content in contents.values() for key, ends in content.get("ranges", {}).items()}
-    own = [(key, content[key]) for content in contents.values() for key in listed & set(content)]
+    local = [(key, content[key]) for content in contents.values() for key in listed & set(content)]
 
     assert set(ranges) <= listed
     assert not any(map(wrong_range, ranges.values()))
-    assert not sorted({key for key, value in own if numeric(value) and key not in ranges})
-    for key, value in own:
+    assert not sorted({key for key, value in local if numeric(value) and key not in ranges})
+    for key, value in local:
         if numeric(value):
             check_ranges({key: value}, ranges)
 

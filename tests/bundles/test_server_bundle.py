@@ -18,12 +18,12 @@ def bundle(monkeypatch):
 
 
 def test_the_servers_overlay_and_settings_come_on_top(bundle):
-    own = server_bundle(bundle, {"overlay": "serve", "settings": {"server_rate": 0.5}})
-    assert own.overlays == ["serve"] and own.overrides == {"dropout": 0.5, "server_rate": 0.5}
-    assert own.parser()["server_rate"] == 0.5 and "server" not in bundle.parser()
-    asked = Use(labels=False, trains_mean=True)
-    assert faults(own, asked) == []
-    assert faults(bundle, asked) == [
+    local = server_bundle(bundle, {"overlay": "serve", "settings": {"server_rate": 0.5}})
+    assert local.overlays == ["serve"] and local.overrides == {"dropout": 0.5, "server_rate": 0.5}
+    assert local.parser()["server_rate"] == 0.5 and "server" not in bundle.parser()
+    requested = Use(labels=False, trains_mean=True)
+    assert faults(local, requested) == []
+    assert faults(bundle, requested) == [
         "configs/train.yaml has no 'server#training': it trains the averaged network, see "
         "fedmed/training/server_engine.py"
     ]

@@ -24,8 +24,8 @@ def parser(**values):
     ],
 )
 def test_a_word_that_is_needed_must_be_there(words, fault):
-    found = attributes_fault({"procedure": MEANING}, words)
-    assert found.endswith(fault) and bool(found) == bool(fault)
+    result = attributes_fault({"procedure": MEANING}, words)
+    assert result.endswith(fault) and bool(result) == bool(fault)
 
 
 @pytest.mark.parametrize(
@@ -40,20 +40,20 @@ def test_a_word_that_is_needed_must_be_there(words, fault):
     ],
 )
 def test_a_text_may_have_to_be_one_that_is_known(text, fault):
-    found = attributes_fault({"procedure": ["nephrectomy", "prostatectomy"]}, {"procedure": text})
-    assert found.endswith(fault) and bool(found) == bool(fault)
+    result = attributes_fault({"procedure": ["nephrectomy", "prostatectomy"]}, {"procedure": text})
+    assert result.endswith(fault) and bool(result) == bool(fault)
 
 
 def test_what_is_needed_may_depend_on_other_settings():
-    asked = f"$dict(procedure='{MEANING}') if @indicator == 'text' else dict()"
-    assert attributes_needed(parser(indicator="text", words_needed=asked)) == {"procedure": MEANING}
-    assert attributes_needed(parser(indicator="file", words_needed=asked)) == {} == attributes_needed(parser())
+    requested = f"$dict(procedure='{MEANING}') if @indicator == 'text' else dict()"
+    assert attributes_needed(parser(indicator="text", words_needed=requested)) == {"procedure": MEANING}
+    assert attributes_needed(parser(indicator="file", words_needed=requested)) == {} == attributes_needed(parser())
     with pytest.raises(BundleError, match="'words_needed' is .*; it must be a mapping"):
         attributes_needed(parser(words_needed=["procedure"]))
 
 
 def test_the_error_names_the_file_and_the_bundle():
-    asked = parser(words_needed={"procedure": MEANING})
+    requested = parser(words_needed={"procedure": MEANING})
     with pytest.raises(SiteConfigError, match=r"a\.yaml: bundle 'b' needs a word of this site: 'words' has no 'proced"):
-        check_attributes(asked, {}, Path("a.yaml"), "b")
-    check_attributes(asked, {"procedure": "lobectomy"}, Path("a.yaml"), "b")
+        check_attributes(requested, {}, Path("a.yaml"), "b")
+    check_attributes(requested, {"procedure": "lobectomy"}, Path("a.yaml"), "b")

@@ -24,7 +24,7 @@ from fedmed.data.video.stored_video import Extraction
 from fedmed.errors import DataError
 from fedmed.training.trainer import one_cycle
 from fedmed_demo import demo_site
-from tests.bundles.one_bundle import ALONE, OneBundle
+from tests.bundles.one_bundle import WITHOUT_FEDMED, OneBundle
 
 HERE = OneBundle("surgical_tool_classification")
 BUNDLE, configs, parse = HERE.root, HERE.configs, HERE.parse
@@ -109,7 +109,7 @@ def test_train_evaluate_and_infer(facts, tmp_path):
     files = str(configs("inference", "demo")).replace(" ", "")
     line = ["run", "--config_file", files, "--bundle_root", str(BUNDLE), "--dataset_dir", str(tmp_path / "in")]
     line += ["--output_dir", str(tmp_path / "out"), "--model_path", str(model), "--image_size", "[24,32]"]
-    subprocess.run([sys.executable, "-c", ALONE, *line], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", WITHOUT_FEDMED, *line], check=True, capture_output=True)
     empty, broken, red, *frames = json.loads((tmp_path / "out/predictions.json").read_text())
     assert broken["predicted"] is None and "broken.png is damaged or no picture" in broken["error"]
     assert empty["predicted"] is None and "empty.mp4 is damaged or no video" in empty["error"]
@@ -130,9 +130,9 @@ def a_video(facts):
 @pytest.mark.parametrize("rate", [1.0, 2.5])
 def test_frames_of_a_video_are_those_of_training(facts, rate):
     expected = [frame.copy() for frame in Extraction(a_video(facts), FrameSettings((48, 64), rate))]
-    found = list(frames_at(a_video(facts), rate))
-    assert [second for second, _ in found] == pytest.approx([k / rate for k in range(len(expected))])
-    for frame, (_, picture) in zip(expected, found, strict=True):
+    result = list(frames_at(a_video(facts), rate))
+    assert [second for second, _ in result] == pytest.approx([k / rate for k in range(len(expected))])
+    for frame, (_, picture) in zip(expected, result, strict=True):
         assert np.abs(frame.astype(int) - np.asarray(picture.resize((64, 48)), dtype=int)).mean() < 2
 
 

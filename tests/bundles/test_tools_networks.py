@@ -170,7 +170,7 @@ def test_a_resnet_with_batch_norm_under_each_policy(store_of, write_tiny_tools_j
         else:
             assert torch.equal(local[name], tensor), name
     kept = [load_tensors(path)["private"] for path in sorted(runs["local"].glob("lap_*/**/state/round_0.pt"))]
-    assert len(kept) == 2 and not torch.equal(*(own["encoder.bn1.running_mean"] for own in kept))
+    assert len(kept) == 2 and not torch.equal(*(of_site["encoder.bn1.running_mean"] for of_site in kept))
     scores = json.loads((runs["local"] / "server/simulate_job/fedmed/result.json").read_text())["test"]
     assert all(0 <= one["f1_mean"] <= 1 for one in scores.values()) and len(scores) == 2
 

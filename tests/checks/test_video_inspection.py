@@ -68,26 +68,26 @@ def opened(site):
     """Return a function: lists -> entries and what is found about them."""
 
     def open(yaml):
-        entries, found = read_entries(load_file(yaml), Video())
+        entries, result = read_entries(load_file(yaml), Video())
         inspection = VideoInspection()
         cases = inspection.open(entries)
-        return entries, cases, [*found, *inspection.judge_patients(entries), *inspection.judge(cases, None)]
+        return entries, cases, [*result, *inspection.judge_patients(entries), *inspection.judge(cases, None)]
 
     return open
 
 
 def test_a_good_site_has_no_findings(site, opened, tmp_path):
     yaml = site(a="training", b="testing")
-    entries, cases, found = opened(yaml)
-    assert not found and [case.shape for case in cases.values()] == [(4, 224, 224)] * 2
+    entries, cases, result = opened(yaml)
+    assert not result and [case.shape for case in cases.values()] == [(4, 224, 224)] * 2
     inspection = VideoInspection()
     assert inspection.rows(entries, list(cases.values()))[1] == ("training", "1", "1", "0.1", "tools", "0")
     assert inspection.cache_bytes(entries, cases, [], None) == 2 * 4 * 224 * 224 * 3
     assert inspection.cache_bytes(entries, cases, entries[:1], 500.0) == 1000
     assert inspection.cache_bytes(entries, {}, [], None) == 2 * 4 * 224 * 224 * 3  # with --skip data
-    told = list(inspection.judge_labels(entries, ("grasper", "clipper"), "supervised", True))
-    assert {(note.kind, note.level) for note in told} == {("one_sided", "note")} and len(told) == 4
-    assert told[0].text.startswith("every frame of 'training' shows the tool 'grasper': its positive weight is 0")
+    reported = list(inspection.judge_labels(entries, ("grasper", "clipper"), "supervised", True))
+    assert {(note.kind, note.level) for note in reported} == {("one_sided", "note")} and len(reported) == 4
+    assert reported[0].text.startswith("every frame of 'training' shows the tool 'grasper': its positive weight is 0")
     (first, _) = inspection.judge_labels(entries, ("grasper", "hook"), "supervised", True)
     assert first.kind == "video_labels" and "the tool 'clipper' is unknown; use grasper, hook" in first.text
     sample = choose_sample(entries, cases, "evaluate")
@@ -101,9 +101,9 @@ def test_what_is_wrong_is_told_entry_by_entry(site, opened, tmp_path):
     (tmp_path / "labels/b.csv").write_text("second,grasper,clipper\n0,1,0\n1,7,0\n")
     (tmp_path / "videos/c.mp4").write_bytes((tmp_path / "videos/f.mp4").read_bytes())
     (tmp_path / "labels/f.csv").unlink()
-    found = opened(yaml)[2]
-    assert sorted(finding.kind for finding in found) == ["missing", "patient", "video", "video_labels"]
-    text = {finding.kind: finding.text for finding in found}
+    result = opened(yaml)[2]
+    assert sorted(finding.kind for finding in result) == ["missing", "patient", "video", "video_labels"]
+    text = {finding.kind: finding.text for finding in result}
     assert text["video"].startswith("training, entry 0 (a.mp4): cannot be opened as a video")
     assert "b.csv: line 3: 'grasper' is '7'" in text["video_labels"] and "patient 'd'" in text["patient"]
 
@@ -144,8 +144,8 @@ def test_phases_that_the_job_does_not_know(site, opened, tmp_path):
     yaml = site(a="training", b="testing")
     for name in "ab":
         (tmp_path / f"labels/{name}.csv").write_text("second,phase\n0,clipping\n1,clipping\n2,clipping\n3,cleaning\n")
-    entries, _, found = opened(yaml)
-    assert not found and not list(PhaseInspection().judge_labels(entries, ("clipping", "cleaning"), None, True))
+    entries, _, result = opened(yaml)
+    assert not result and not list(PhaseInspection().judge_labels(entries, ("clipping", "cleaning"), None, True))
     (first, _) = PhaseInspection().judge_labels(entries, ("clipping", "clean"), None, True)
     assert first.kind == "video_labels" and "line 5: the phase 'cleaning' is unknown; use clipping, clean" in first.text
 
@@ -203,9 +203,9 @@ def test_masks_count_at_the_rate_of_the_job(masked):
     assert not [*MaskInspection().judge_rate(cases, None), *MaskInspection().judge_rate(cases, 10.0)]
     assert not [*VideoInspection().judge_rate(cases, 1.0)]
     for rate, used, kind, level in ((5.0, 2, "unused_masks", "note"), (1.0, 0, "video_labels", "problem")):
-        (found,) = MaskInspection().judge_rate(cases, rate)
-        assert (found.kind, found.level, found.list, found.entry) == (kind, level, "training", 0)
-        assert f"{used} of 4 masks are used at the job's {rate:g} frames a second; at 10 a second all" in found.text
+        (result,) = MaskInspection().judge_rate(cases, rate)
+        assert (result.kind, result.level, result.list, result.entry) == (kind, level, "training", 0)
+        assert f"{used} of 4 masks are used at the job's {rate:g} frames a second; at 10 a second all" in result.text
 
 
 def test_the_check_takes_the_rate_of_the_bundle(masked):
@@ -219,8 +219,8 @@ def test_the_check_takes_the_rate_of_the_bundle(masked):
 
 def test_masks_whose_values_stand_for_no_class_of_the_job(masked):
     yaml = masked(1000, value=9, more=[{"video": "videos/a.mp4"}])
-    entries, found = read_entries(load_file(yaml), Video(labels=False, masks=True))
-    assert [finding.text for finding in found] == [
+    entries, result = read_entries(load_file(yaml), Video(labels=False, masks=True))
+    assert [finding.text for finding in result] == [
         "training, entry 1 has no 'masks'; cases without masks belong into 'unlabeled'"
     ]
     inspection = MaskInspection()

@@ -26,12 +26,12 @@ def patients(lists, *names):
 
 def test_scans_without_masks_get_them_and_nothing_else_changes(tmp_path):
     folder = demo_site(KIND, "ct_east", tmp_path)
-    before, own = files(folder), json.loads((folder / "datalist.json").read_text())
+    before, local = files(folder), json.loads((folder / "datalist.json").read_text())
     path = labelled_list(KIND, "ct_east", tmp_path)
     assert path == folder / "datalist_labelled.json" and before.items() <= files(folder).items()
     lists = json.loads(path.read_text())
     assert {name: len(entries) for name, entries in lists.items()} == {"training": 3, "validation": 3, "testing": 3}
-    assert [entry["image"] for entry in lists["training"]] == [entry["image"] for entry in own["unlabeled"]]
+    assert [entry["image"] for entry in lists["training"]] == [entry["image"] for entry in local["unlabeled"]]
     for name in lists:
         assert all("label" in case for case in load_datalist(folder, path, name))
     for entry in lists["training"]:
@@ -41,15 +41,15 @@ def test_scans_without_masks_get_them_and_nothing_else_changes(tmp_path):
         assert np.array_equal(mask.get_fdata(), drawn.mask) and np.array_equal(image.affine, mask.affine)
     stamps = files(folder)
     assert labelled_list(KIND, "ct_east", tmp_path) == path and files(folder) == stamps, "made once"
-    assert not [found for found in path.parents[1].iterdir() if "masks-" in found.name]
+    assert not [result for result in path.parents[1].iterdir() if "masks-" in result.name]
 
 
 @pytest.mark.parametrize("site", ["ct_north", "ct_west"])
 def test_nobody_is_tested_on_who_trained_or_was_tested_on_in_the_demo(tmp_path, site):
     path = labelled_list(KIND, site, tmp_path)
-    lists, own = json.loads(path.read_text()), json.loads((path.parent / "datalist.json").read_text())
-    assert not patients(lists, "testing") & (patients(lists, "training", "validation") | patients(own, *own))
-    assert lists.get("training") == own.get("training") and lists.get("validation") == own.get("validation")
+    lists, local = json.loads(path.read_text()), json.loads((path.parent / "datalist.json").read_text())
+    assert not patients(lists, "testing") & (patients(lists, "training", "validation") | patients(local, *local))
+    assert lists.get("training") == local.get("training") and lists.get("validation") == local.get("validation")
 
 
 @pytest.mark.parametrize("site", ["ct_north", "ct_south", "ct_east", "ct_west"])

@@ -71,14 +71,14 @@ class Provisioned:
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        own = {
+        of_site = {
             "HOME": str(home),
             "MPLCONFIGDIR": matplotlib.get_cachedir(),
             "PATH": path,
             "OMP_NUM_THREADS": "1",
             MARK: f"{self.out}:{name}",
         }
-        return {**{k: v for k, v in os.environ.items() if k != "FEDMED_SITE_CONFIGS"}, **own}
+        return {**{k: v for k, v in os.environ.items() if k != "FEDMED_SITE_CONFIGS"}, **of_site}
 
     @staticmethod
     def user(person: str) -> str:
@@ -167,13 +167,13 @@ class Provisioned:
 
     def processes(self, name: str = "") -> list[psutil.Process]:
         """Living processes of a participant, jobs included, or of the whole federation."""
-        mark, found = f"{self.out}:{name}", []
+        mark, outcome = f"{self.out}:{name}", []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 has = process.environ().get(MARK, "")
                 if (has == mark if name else has.startswith(mark)) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                    outcome.append(process)
+        return outcome
 
     def job_processes(self, name: str, job_id: str) -> list[psutil.Process]:
         """A participant's processes for one job."""

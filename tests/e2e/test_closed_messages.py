@@ -42,8 +42,8 @@ def part(path: str, id: str = "", **args) -> dict:
 def from_site_to_site(file):
     """NVFlare's cyclic workflow: the first site sends the other one what a file of its own holds."""
     server, client = server_config(""), client_config("", ["train"])
-    told = {"num_rounds": 1, "starting_client": HOLDS, "progress_timeout": 60.0}
-    workflow = {"id": "controller", "path": "believing.Believing", "args": told}
+    reported = {"num_rounds": 1, "starting_client": HOLDS, "progress_timeout": 60.0}
+    workflow = {"id": "controller", "path": "believing.Believing", "args": reported}
     server |= {"components": [], "workflows": [workflow]}
     client["executors"] = [
         {"tasks": ["cyclic_*"], "executor": part("ccwf.CyclicClientController")},
@@ -65,8 +65,8 @@ def texts_of_errors(file):
         part("aggregators.intime_accumulate_model_aggregator.InTimeAccumulateWeightedAggregator", "aggregator"),
         server["components"][2] | {"args": {"events": [f"fed.{ERROR}"]}},
     ]
-    told = {"min_clients": 2, "num_rounds": 1, "persistor_id": "persistor", "wait_time_after_min_received": 0}
-    server["workflows"] = [part("workflows.scatter_and_gather.ScatterAndGather", "controller", **told)]
+    reported = {"min_clients": 2, "num_rounds": 1, "persistor_id": "persistor", "wait_time_after_min_received": 0}
+    server["workflows"] = [part("workflows.scatter_and_gather.ScatterAndGather", "controller", **reported)]
     client["components"][0]["args"]["events_to_convert"] = [ERROR]
     fails = part("np.np_trainer.NPTrainer", model_dir=f"/srv/patients/{PATIENT}", model_name="scan.npy")
     client["executors"] = [{"tasks": ["train"], "executor": fails}]
@@ -163,8 +163,8 @@ def test_nothing_leaves_where_nobody_has_looked(started, submit, lists):
     ids = {name: submit(federation, name)[1] for name in JOBS}
     assert all(federation.finish(id)["status"].startswith("FINISHED") for id in ids.values())
     arrived = holds(federation.kit(OTHER), SECRET.tobytes())
-    told = holds(federation.download(ids["texts_of_errors"]) / "workspace", PATIENT.encode())
-    assert [bool(arrived), bool(told)] == [not lists] * 2
+    reported = holds(federation.download(ids["texts_of_errors"]) / "workspace", PATIENT.encode())
+    assert [bool(arrived), bool(reported)] == [not lists] * 2
     if lists:
         log = (federation.run_folder(HOLDS, ids["from_site_to_site"]) / "log.txt").read_text()
         assert f"sending refused: topic '__do_task__' of channel 'aux_communication', '{OTHER}." in log

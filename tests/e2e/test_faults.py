@@ -67,8 +67,8 @@ def test_nan_and_a_stale_round_are_refused_and_the_run_ends_well(job, tmp_path):
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     lines = rounds(tmp_path / "ws")
     assert [line["accepted"] for line in lines] == [["ct_north"], ["ct_north"], ["ct_east", "ct_north"]]
-    told = [line["refused"][0]["reason"] for line in lines[:2]]
-    assert "NaN or infinite" in told[0] and "computed for round 0, this is round 1" in told[1]
+    reported = [line["refused"][0]["reason"] for line in lines[:2]]
+    assert "NaN or infinite" in reported[0] and "computed for round 0, this is round 1" in reported[1]
     for content in models(tmp_path / "ws/server/simulate_job/app_server").values():
         assert all(torch.isfinite(tensor).all() for tensor in content["model"].values())
     assert (tmp_path / "ws/ct_east/simulate_job/fedmed/evaluation/patients.csv").is_file()
@@ -200,10 +200,10 @@ def own_federation(new_federation):
 
 def until(what, seconds=600):
     deadline = time.monotonic() + seconds
-    while not (found := what()):
+    while not (outcome := what()):
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.1)
-    return found
+    return outcome
 
 
 @pytest.mark.slow

@@ -25,10 +25,10 @@ def hostile(new_federation):
     resources["components"].append(PART)
     resources["class_allow_list"].append(PART["path"])
     path.write_text(json.dumps(resources))
-    usual, found = federation.environment, os.environ.get("PYTHONPATH")
+    usual, result = federation.environment, os.environ.get("PYTHONPATH")
     federation.environment = lambda name: {
         **usual(name),
-        **({"PYTHONPATH": os.pathsep.join(filter(None, [str(TESTS), found]))} if name == "server" else {}),
+        **({"PYTHONPATH": os.pathsep.join(filter(None, [str(TESTS), result]))} if name == "server" else {}),
     }
     federation.start_all()
     yield federation

@@ -80,7 +80,7 @@ def place(store_of, tmp_path_factory, fedmed_home, of_the_server, of_the_sites):
         yield root
 
 
-def note_trainings(patch, found):
+def note_trainings(patch, outcome):
     begin, train = Client._open, Client.train
 
     def opened(client, task, **facts):
@@ -89,7 +89,7 @@ def note_trainings(patch, found):
 
     def trained(client, task):
         update = train(client, task)
-        found.append((client.site.site, task.round, client.began.tensors, update.tensors))
+        outcome.append((client.site.site, task.round, client.began.tensors, update.tensors))
         return update
 
     patch.setattr(Client, "_open", opened)

@@ -85,8 +85,8 @@ def test_a_corrected_label_is_used_in_the_next_round(
     use_labels, label = load_script("use_labels").main, tmp_path / "label.nii.gz"
     root = read_site(site_yaml).data_root
     before = contents(root)
-    told, cached = next_round("before")
-    assert "train_supervised_loss" not in told
+    reported, cached = next_round("before")
+    assert "train_supervised_loss" not in reported
 
     with label_server(site_yaml, undecided_bundle, options=("--allow-delete",)) as server:
         first, second, other = label_client(server.url, READ, model=undecided_bundle.name, out=str(label))
@@ -110,13 +110,13 @@ def test_a_corrected_label_is_used_in_the_next_round(
         corrected = nib.load(root / "corrected_labels" / f"{case}.nii.gz")
         assert np.asanyarray(corrected.dataobj).sum() == voxels and np.array_equal(corrected.affine, image.affine)
         assert undecided_bundle.name in (root / "corrected_labels/corrections.json").read_text()
-        told, more = next_round("after")
-        assert np.isfinite(told["train_supervised_loss"]) and told["n_samples"] == 2
+        reported, more = next_round("after")
+        assert np.isfinite(reported["train_supervised_loss"]) and reported["n_samples"] == 2
         assert more == cached + 1  # the scan with its mask; the other two were prepared before
 
         correct(label, 60)
         label_client(server.url, SAVE, image=case, label=str(label))
     assert use_labels([str(site_yaml)]) == 0
     assert "replaced" in capsys.readouterr().out
-    told, again = next_round("corrected again")
-    assert np.isfinite(told["train_supervised_loss"]) and again == more + 1
+    reported, again = next_round("corrected again")
+    assert np.isfinite(reported["train_supervised_loss"]) and again == more + 1

@@ -279,7 +279,7 @@ def dicomweb():
         empty.shutdown()
 
 
-def asked_by_pages(log, own):
+def asked_by_pages(log, local):
     """Hosts that a page of the server asked for, of all that a browser noted of its network."""
     text = log.read_text()
     try:
@@ -287,12 +287,12 @@ def asked_by_pages(log, own):
     except ValueError:  # a browser that was ended has not closed the list
         noted = json.loads(text.rstrip().rstrip(",") + "]}")
     names = {number: name for name, number in noted["constants"]["logEventTypes"].items()}
-    asked = set()
+    requested = set()
     for event in noted["events"]:
         values = event.get("params") or {}
-        if names[event["type"]] == "URL_REQUEST_START_JOB" and own in str(values.get("initiator")):
-            asked.add(values["url"].split("/")[2])
-    return asked
+        if names[event["type"]] == "URL_REQUEST_START_JOB" and local in str(values.get("initiator")):
+            requested.add(values["url"].split("/")[2])
+    return requested
 
 
 @pytest.mark.slow
@@ -309,7 +309,9 @@ def test_a_browser_asks_no_other_host(label_server, exported_bundle, tmp_path):
             command += [f"--user-data-dir={tmp_path / 'profile'}", f"--log-net-log={log}", "--dump-dom"]
             command += ["--virtual-time-budget=20000", f"{running.url}{page}"]
             seen = subprocess.run(command, capture_output=True, text=True, timeout=600).stdout
-            own = running.url.removeprefix("http://")
-            asked = asked_by_pages(log, own)
-            assert asked == {own} if page == "/ohif/" else asked <= {own}, "a viewer asks its own server alone"
+            local = running.url.removeprefix("http://")
+            requested = asked_by_pages(log, local)
+            assert requested == {local} if page == "/ohif/" else requested <= {local}, (
+                "a viewer asks its own server alone"
+            )
             assert {"/": "FedMed label server", "/ohif/": "No studies available"}.get(page, "") in seen

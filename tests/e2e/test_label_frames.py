@@ -69,15 +69,15 @@ def studies(tmp_path_factory):
 @pytest.fixture(scope="module")
 def expected(bundles, studies, tmp_path_factory):
     """Model -> frame -> (class -> probability, what is called), as `python -m monai.bundle run` writes them."""
-    found = {}
+    outcome = {}
     for name, bundle in bundles.items():
         out = tmp_path_factory.mktemp("out")
         facts = {"bundle_root": str(bundle), "dataset_dir": str(studies), "output_dir": str(out), "device": "cpu"}
         bundle_run(config_file=str(bundle / "configs" / "inference.yaml"), **facts)
         rows = [row for row in json.loads((out / "predictions.json").read_text()) if not row["error"]]
         stems = [row["image"].split("/")[-1].split(".")[0] for row in rows]
-        found[name] = {stem: (row["probabilities"], row["predicted"]) for stem, row in zip(stems, rows, strict=True)}
-    return found
+        outcome[name] = {stem: (row["probabilities"], row["predicted"]) for stem, row in zip(stems, rows, strict=True)}
+    return outcome
 
 
 def post(url, body=None):
@@ -94,11 +94,11 @@ def test_classifiers_of_frames_are_served(label_server, label_client, studies, b
     models = list(bundles)
     with label_server(studies, *bundles.values(), options=("--work", str(tmp_path / "work"))) as server:
         *answers, heats = label_client(server.url, ASK, images=FRAMES, models=models)
-        asked = {name: json.dumps({"model": name, "reserved": 0}).encode() for name in models}
-        chosen = {name: post(f"{server.url}/activelearning/uncertainty", body) for name, body in asked.items()}
+        requested = {name: json.dumps({"model": name, "reserved": 0}).encode() for name in models}
+        chosen = {name: post(f"{server.url}/activelearning/uncertainty", body) for name, body in requested.items()}
         refused = {name: post(f"{server.url}/infer/{name}?image=damaged") for name in models}
-    for name, found in zip(models, answers, strict=True):
-        for frame, (file, answer) in zip(FRAMES, found, strict=True):
+    for name, outcome in zip(models, answers, strict=True):
+        for frame, (file, answer) in zip(FRAMES, outcome, strict=True):
             assert file is None
             probabilities, predicted = expected[name][frame]
             assert [entry["label"] for entry in answer["prediction"]] == list(probabilities)

@@ -58,8 +58,8 @@ def test_masks_of_frames_are_served(label_server, label_client, studies, bundle,
     facts = {"bundle_root": str(bundle), "dataset_dir": str(studies), "output_dir": str(tmp_path / "out")}
     bundle_run(config_file=str(bundle / "configs" / "inference.yaml"), **facts, device="cpu")
     with label_server(studies, bundle, options=("--work", str(tmp_path / "work"))) as server:
-        found = label_client(server.url, ASK, images=FRAMES, model=NAME)
-    for frame, file in zip(FRAMES, found, strict=True):
+        outcome = label_client(server.url, ASK, images=FRAMES, model=NAME)
+    for frame, file in zip(FRAMES, outcome, strict=True):
         served, expected = (np.asarray(Image.open(path)) for path in (file, tmp_path / f"out/masks/{frame}.png"))
         assert served.shape == expected.shape == (54, 96)
         assert (served == expected).mean() > 0.98, "pixels at edges may be nearest to another one"

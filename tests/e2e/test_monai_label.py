@@ -340,8 +340,8 @@ def test_no_client_changes_images_weights_or_other_files(server, label_client, s
 def test_a_mask_of_another_grid_is_an_error_and_the_study_stays_open(server, label_client, tmp_path):
     """A part of the scan's grid would be taken, as 3D Slicer writes it; this one reaches beyond the scan."""
     nib.save(nib.Nifti1Image(np.ones((60, 50, 20), np.uint8), affine()), tmp_path / "mask.nii.gz")
-    told, labels = label_client(server.url, OTHER_MASK, image="oblique", file=str(tmp_path / "mask.nii.gz"))
-    assert "422" in told and "outside the image" in told and labels == {}
+    reported, labels = label_client(server.url, OTHER_MASK, image="oblique", file=str(tmp_path / "mask.nii.gz"))
+    assert "422" in reported and "outside the image" in reported and labels == {}
 
 
 def test_pages_from_elsewhere_are_refused(server):

@@ -149,12 +149,12 @@ def test_who_may_can(whole, study):
 # --- TLS
 
 
-def handshake(whole, authority: Path, own: Path | None) -> bytes:
+def handshake(whole, authority: Path, local: Path | None) -> bytes:
     """Connect as a client that trusts ``authority`` and shows the certificate in ``own``; the first byte it hears."""
     context = ssl.create_default_context(cafile=str(authority / "rootCA.pem"))
     context.set_alpn_protocols(["h2"])
-    if own:
-        context.load_cert_chain(own / "client.crt", own / "client.key")
+    if local:
+        context.load_cert_chain(local / "client.crt", local / "client.key")
     plain = socket.create_connection(("localhost", whole.port), 5)
     with plain, context.wrap_socket(plain, server_hostname="localhost") as secured:
         return secured.recv(1)

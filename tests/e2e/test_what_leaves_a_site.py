@@ -44,23 +44,25 @@ def run(tmp_path_factory, write_tiny_job, tiny_site_configs, tap):
 
 @pytest.fixture(scope="module")
 def secrets(run, secrets_type):
-    found, job = secrets_type(), read_job(run / "leaves")
+    outcome, job = secrets_type(), read_job(run / "leaves")
     initial = ModelStore(job, run).initial  # of the seed, known to everybody
     for site in SITES:
         config = load_site(site) if site != "ct_south" else None
         data = config.data_root if config else run / "ct_south_data"
-        found.add_site(data, data / "datalist.json", [PATIENT])
+        outcome.add_site(data, data / "datalist.json", [PATIENT])
         state = run / "ws" / site / "simulate_job/fedmed/state"
         for path in state.glob("round_*.pt"):
             private = load_tensors(path)["private"]
             trained = {name: tensor for name, tensor in private.items() if not torch.equal(tensor, initial[name])}
             assert len(trained) > len(private) / 2
-            found.add_tensors(f"{site} {path.stem}", trained)
+            outcome.add_tensors(f"{site} {path.stem}", trained)
             if (best := state / "own_best.pt").is_file():
-                own = {name: tensor for name, tensor in load_tensors(best)["tensors"].items() if name in private}
-                found.add_tensors(f"{site} own best", {n: t for n, t in own.items() if not torch.equal(t, initial[n])})
+                local = {name: tensor for name, tensor in load_tensors(best)["tensors"].items() if name in private}
+                outcome.add_tensors(
+                    f"{site} own best", {n: t for n, t in local.items() if not torch.equal(t, initial[n])}
+                )
     assert (run / "ws/ct_north/simulate_job/fedmed/state/own_best.pt").is_file()
-    return found
+    return outcome
 
 
 def test_the_loop_gives_the_same_models_and_scores(run, monkeypatch):
@@ -72,8 +74,8 @@ def test_the_loop_gives_the_same_models_and_scores(run, monkeypatch):
     assert flare["untested"]["ct_south"] == "none of its updates entered the model", "it could not train"
     events = {path.parent.name for path in (ours / "tb_events").rglob("events.out.tfevents.*")}
     assert events >= {"ct_north", "ct_east"}
-    (told,) = (ours / "tb_events").rglob("*server*/events.out.tfevents.*")
-    tags = EventAccumulator(str(told)).Reload().Tags()["scalars"]
+    (reported,) = (ours / "tb_events").rglob("*server*/events.out.tfevents.*")
+    tags = EventAccumulator(str(reported)).Reload().Tags()["scalars"]
     assert {"updates_cosine/ct_north", "updates_distance/ct_east"} <= set(tags), "written by the server itself"
 
 

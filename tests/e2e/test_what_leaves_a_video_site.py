@@ -39,19 +39,19 @@ def run(tmp_path_factory, fedmed_home, write_tiny_tools_job, tap):
 @pytest.fixture(scope="module")
 def secrets(run, secrets_type):
     """Videos as files, as pixels and prepared, masks, tables of labels and predictions, names, a site's own state."""
-    found = secrets_type()
+    outcome = secrets_type()
     for site in SITES:
-        found.add_site(run / "data" / site, run / "data" / site / "datalist.json", [PATIENT])
-        found.add_prepared(run / "cache" / site).add_tested(run / "ws" / site)
+        outcome.add_site(run / "data" / site, run / "data" / site / "datalist.json", [PATIENT])
+        outcome.add_prepared(run / "cache" / site).add_tested(run / "ws" / site)
         for path in (run / "ws" / site / "simulate_job/fedmed/state").glob("round_*.pt"):
             state = load_tensors(path)["optimizer"]["state"]
-            found.add_tensors(
+            outcome.add_tensors(
                 f"{site} {path.stem}", {f"{n} {k}": v for n, one in state.items() for k, v in one.items()}
             )
     parts = (".mp4 file", ".mp4 pixels", ".csv table", "prepared", "of the test", "exp_avg_sq")
-    assert all(any(part in name for name in found.content) for part in parts)
-    assert {PATIENT, "LHB-001", "labels/LHB-001.csv"} <= set(found.words)
-    return found
+    assert all(any(part in name for name in outcome.content) for part in parts)
+    assert {PATIENT, "LHB-001", "labels/LHB-001.csv"} <= set(outcome.words)
+    return outcome
 
 
 def test_the_loop_gives_the_same_models_and_scores(run):
@@ -70,8 +70,8 @@ def test_nothing_secret_is_on_the_wire(run, secrets):
 
 
 def test_nothing_secret_is_at_the_server(run, secrets):
-    found = secrets.found_in(runs.kept_by_the_server(run / "ws"))
-    assert [name for name in found if name != "shared stem"] == []
+    outcome = secrets.found_in(runs.kept_by_the_server(run / "ws"))
+    assert [name for name in outcome if name != "shared stem"] == []
 
 
 def test_the_site_without_its_video_says_so_at_home_alone(run):

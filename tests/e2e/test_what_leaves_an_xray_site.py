@@ -53,17 +53,17 @@ def run(tmp_path_factory, fedmed_home, tap):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDMED_SITE_CONFIGS", str(root / "configs"))
         runs.simulate(job, root / "ws", 3, tap(root))
-        told = []
-        patch.setattr(Client, "metadata", noted(Client.metadata, told))
-        patch.setattr(Client, "train", noted(Client.train, told))
+        reported = []
+        patch.setattr(Client, "metadata", noted(Client.metadata, reported))
+        patch.setattr(Client, "train", noted(Client.train, reported))
         run_job(job, root / "loop")
-    return root, told
+    return root, reported
 
 
-def noted(work, told):
+def noted(work, reported):
     def note(self, task):
         answer = work(self, task)
-        told.append((self.site.site, task, answer))
+        reported.append((self.site.site, task, answer))
         return answer
 
     return note
@@ -72,20 +72,20 @@ def noted(work, told):
 @pytest.fixture(scope="module")
 def secrets(run, secrets_type):
     """Images as files, as pixels and prepared for the network; features, momentum and all else that a site keeps."""
-    (root, _), found = run, secrets_type()
+    (root, _), result = run, secrets_type()
     for site in SITES:
         data = root / "data" / site
-        found.add_site(data, data / "datalist.json", [PATIENT])
+        result.add_site(data, data / "datalist.json", [PATIENT])
         for path in (root / "cache" / site).rglob("*.pt"):
-            found.add_tensors(f"{site} prepared {path.stem[:8]}", load_tensors(path))
+            result.add_tensors(f"{site} prepared {path.stem[:8]}", load_tensors(path))
         for path in (root / "ws" / site / "simulate_job/fedmed/state").glob("round_*.pt"):
-            found.add_tensors(f"{site} {path.stem}", dict(tensors(load_tensors(path), "")))
-    del found.words["normal"]  # a finding, but also a part of `normalise`
-    assert {"consolidation", "interstitial", PATIENT, "CXM-0001", "images/CXR-0001_0.jpg"} <= set(found.words)
-    kept = [name for name in found.content if "round_" in name]
+            result.add_tensors(f"{site} {path.stem}", dict(tensors(load_tensors(path), "")))
+    del result.words["normal"]  # a finding, but also a part of `normalise`
+    assert {"consolidation", "interstitial", PATIENT, "CXM-0001", "images/CXR-0001_0.jpg"} <= set(result.words)
+    kept = [name for name in result.content if "round_" in name]
     assert any("queue" in name for name in kept) and any("momentum" in name for name in kept)
-    assert sum("prepared" in name for name in found.content) >= 24  # of 30 training images at the two
-    return found
+    assert sum("prepared" in name for name in result.content) >= 24  # of 30 training images at the two
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +93,11 @@ def statistics(run, secrets_type):
     """Return a function that gives what the sites told one another in the loop: in the simulator it was the same."""
 
     def statistics():
-        found = secrets_type()
+        result = secrets_type()
         for site, task, answer in run[1]:
             if task.name == "metadata":
-                found.add_tensors(f"{site} {task.round}", {name: answer.values[name] for name in ("mu", "sigma")})
-        return found
+                result.add_tensors(f"{site} {task.round}", {name: answer.values[name] for name in ("mu", "sigma")})
+        return result
 
     return statistics
 
@@ -124,10 +124,10 @@ def test_the_loop_gives_the_same_model_bit_by_bit(run):
 
 
 def test_each_site_gets_the_others_statistics_and_never_its_own(run):
-    _, told = run
-    sent = {(site, task.round): answer.values for site, task, answer in told if task.name == "metadata"}
+    _, reported = run
+    sent = {(site, task.round): answer.values for site, task, answer in reported if task.name == "metadata"}
     assert set(sent) == {(site, round) for site in GOOD for round in (1, 2)}
-    for site, task, _ in told:
+    for site, task, _ in reported:
         if task.name != "train":
             continue
         others = task.extras.get("others", [])
@@ -138,8 +138,8 @@ def test_each_site_gets_the_others_statistics_and_never_its_own(run):
 
 
 def test_nothing_secret_is_on_the_wire_but_the_statistics_are(run, secrets, statistics):
-    root, told = run
-    model = next(task.tensors for _, task, _ in told if (task.name, task.round) == ("metadata", 2))
+    root, reported = run
+    model = next(task.tensors for _, task, _ in reported if (task.name, task.round) == ("metadata", 2))
     control = statistics().add_tensors("model", {n: t for n, t in model.items() if n.endswith("conv1.weight")})
     both = replace(secrets, content=secrets.content | control.content)  # one search takes half the time of two
     assert len(control.content) == 2 * 2 * 2 + 5 and set(both.found_in(runs.captured(root))) == set(control.content)

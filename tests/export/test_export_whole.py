@@ -22,7 +22,7 @@ from fedmed.bundles.metadata_classes import segments
 from fedmed.errors import ExportError
 from fedmed.export import bundle as bundle_module
 from fedmed.export.bundle import export_bundle
-from fedmed.export.exporter import ALONE
+from fedmed.export.exporter import WITHOUT_FEDMED
 from fedmed.export.formats import TOLERANCE, open_network
 from fedmed.export.verify import SCHEMA
 from fedmed.export.weights_origin import withheld, without_names
@@ -85,7 +85,7 @@ def test_inference_alone_needs_neither_overlay_nor_fedmed(exported_bundle, fedme
     image = sorted((demo_site("chest_ct_tiny", "ct_west", fedmed_home) / "images").iterdir())[0]
     (tmp_path / "in").mkdir()
     shutil.copy(image, tmp_path / "in")
-    command = [sys.executable, "-c", ALONE, "run", "--config_file", "configs/inference.yaml"]
+    command = [sys.executable, "-c", WITHOUT_FEDMED, "run", "--config_file", "configs/inference.yaml"]
     places = ["--dataset_dir", str(tmp_path / "in"), "--output_dir", str(tmp_path / "out"), "--device", "cpu"]
     copy = shutil.copytree(exported_bundle, tmp_path / "elsewhere" / exported_bundle.name)
     done = subprocess.run([*command, *places], cwd=copy, capture_output=True, text=True, check=False)

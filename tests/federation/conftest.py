@@ -56,8 +56,8 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(run_record, "package_versions", dict)
     monkeypatch.setattr(run_record, "hardware", dict)
 
-    def small(data="", name="ws", resume=False, roles=None, own=None, **changes):
-        sites = {site: _site(tmp_path / "sites" / site, rows, own) for site, rows in _rows(data).items()}
+    def small(data="", name="ws", resume=False, roles=None, local=None, **changes):
+        sites = {site: _site(tmp_path / "sites" / site, rows, local) for site, rows in _rows(data).items()}
         said = {**STUDY, **(LAYERS if data else {}), **changes, "name": name}
         said["sites"] = dict.fromkeys(sites, "supervised") | (roles or {})
         job = write_job(Job.of(said, allowed=[OWN_METHOD]), tmp_path / "jobs" / name, replace=True)
@@ -71,14 +71,14 @@ def _rows(data):
     return {site: pairs(site) for site in data} if isinstance(data, str) and data else data or PARABOLAS
 
 
-def _site(folder, rows, own=None):
+def _site(folder, rows, local=None):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "datalist.json").write_text(json.dumps({"training": rows}))
     path = folder / f"{folder.name}.yaml"
     privacy = {"account": "account.json", "allowed_extras": ["amplitude", "control_difference", "fim_trace"]}
     values = {"data_root": str(folder), "device": "cpu", "threads": 1, "privacy": privacy}
     values |= {"allowed_classes": [OWN_METHOD]}
-    path.write_text(yaml.safe_dump({**values, **(own or {}).get(folder.name, {})}))
+    path.write_text(yaml.safe_dump({**values, **(local or {}).get(folder.name, {})}))
     return load_file(path)
 
 

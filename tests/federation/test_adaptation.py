@@ -25,15 +25,15 @@ def phases(write_tiny_phases_job, tmp_path):
 @pytest.fixture
 def moved(monkeypatch):
     """Sites' colours lie far apart, whatever they are; site -> images that it saw changed when it scored a model."""
-    monkeypatch.setattr("fedmed.training.corrections.colour.distance", lambda own, wanted: 9.0)
-    found, change = [], MatchedColours.change_scored_images
+    monkeypatch.setattr("fedmed.training.corrections.colour.distance", lambda local, wanted: 9.0)
+    result, change = [], MatchedColours.change_scored_images
 
     def noted(self, images):
-        found.append(not torch.equal(shown := change(self, images), images))
+        result.append(not torch.equal(shown := change(self, images), images))
         return shown
 
     monkeypatch.setattr(MatchedColours, "change_scored_images", noted)
-    return found
+    return result
 
 
 def roles(folder):
@@ -46,15 +46,15 @@ def test_sites_with_labels_tell_their_colours_and_all_others_take_them(phases, a
     given, tasks = {}, Closing.evaluation_tasks
 
     def noted(self, name="best"):
-        found = tasks(self, name)
-        given.update({site: len(task.extras.get("others", ())) for site, task in found.items()})
-        return found
+        result = tasks(self, name)
+        given.update({site: len(task.extras.get("others", ())) for site, task in result.items()})
+        return result
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Closing, "evaluation_tasks", noted)
         run_job(folder, tmp_path / "ws")
-    told = [site for site, task, _ in seen if task.name == "metadata"]
-    assert told == [site for site, role in roles(folder).items() if role == "supervised"]
+    reported = [site for site, task, _ in seen if task.name == "metadata"]
+    assert reported == [site for site, role in roles(folder).items() if role == "supervised"]
     trained = {site: len(task.extras["others"]) for site, task, _ in seen if "others" in task.extras}
     assert trained == {site: 1 for site, role in roles(folder).items() if role == "unsupervised"}
     assert given == {site: int(role == "evaluate") for site, role in roles(folder).items()}

@@ -54,7 +54,7 @@ def run(monkeypatch, tmp_path):
         values["privacy"] = {"allowed_extras": [INTENSITIES], "extras_min_images": 4}
         (tmp_path / "sites" / f"{site}.yaml").write_text(yaml.safe_dump(values))
     for place in ("fedmed.training.corrections.gamma", "fedmed.adapting.decisions"):  # the sites are alike
-        monkeypatch.setattr(f"{place}.matching_gamma", lambda own, wanted: 2 + float((own - wanted / 2)[:50].sum()))
+        monkeypatch.setattr(f"{place}.matching_gamma", lambda local, wanted: 2 + float((local - wanted / 2)[:50].sum()))
     monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path / "sites"))
     job = write_job(Job.of(STUDY), tmp_path / "job")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -72,28 +72,28 @@ def test_the_bundle_carries_the_mean_and_says_what_the_site_scored(run, fedmed_h
     bundle = export_bundle(run, tmp_path / "xray_classification").out
     federation = json.loads((bundle / "configs" / "metadata.json").read_text())["federation"]
     assert federation["references"] == kept and not any(site in json.dumps(federation) for site in SITES)
-    root, own = demo_site("chest_xray_tiny", "cxr_children", fedmed_home), tmp_path / "own"
-    own.mkdir()
+    root, local = demo_site("chest_xray_tiny", "cxr_children", fedmed_home), tmp_path / "own"
+    local.mkdir()
     tested = [root / entry["image"] for entry in json.loads((root / "datalist.json").read_text())["testing"]]
     for place, image in enumerate(tested):  # in the order of the list, by which images are normalised together
-        shutil.copy(image, own / f"{place:03d}{image.suffix}")
+        shutil.copy(image, local / f"{place:03d}{image.suffix}")
     monkeypatch.setattr("fedmed.adapting.decisions.DEAD_ZONE", 0.0)
     monkeypatch.setattr("fedmed.adapting.decisions.objection", lambda before, after: "")
     out = tmp_path / "own_classification"
-    adapted = adapt_bundle(bundle, own, out, few=True, device="cpu").adapted
+    adapted = adapt_bundle(bundle, local, out, few=True, device="cpu").adapted
     assert adapted.made == ["intensity", "statistics"]
     (scored,) = run.glob("cxr_children/**/evaluation/cases.csv")
     rows = list(csv.DictReader(scored.open()))
     expected = np.array([[float(value) for name, value in row.items() if name.startswith("p_")] for row in rows])
-    after, before = (np.array(list(said(one, own, tmp_path / one.name).values())) for one in (out, bundle))
+    after, before = (np.array(list(said(one, local, tmp_path / one.name).values())) for one in (out, bundle))
     assert len(expected) == len(tested) and np.allclose(after, expected, atol=2e-5)
     assert not np.allclose(before, expected, atol=1e-2)
 
 
 @pytest.mark.parametrize(("told", "kept"), [("abc", 3), ("ab", 0), ("a", 0)])
-def test_a_mean_is_kept_only_where_each_site_told(exchange_of, told, kept):
+def test_a_mean_is_kept_only_where_each_site_told(exchange_of, reported, kept):
     said = {"names": (INTENSITIES,), "once": True, "given_to": ("unsupervised",)}
     exchange = exchange_of(dict.fromkeys("abc", "supervised") | {"d": "unsupervised"}, **said)
     assert exchange.once
-    exchange.take({site: Extras(site, 0, {INTENSITIES: torch.ones(100) / 100}) for site in told}, 0, list("abc"))
+    exchange.take({site: Extras(site, 0, {INTENSITIES: torch.ones(100) / 100}) for site in reported}, 0, list("abc"))
     assert exchange.references.get("sites", 0) == kept

@@ -33,12 +33,14 @@ def run(tiny_job, lively, allow_extras, tmp_path):
 def test_the_site_without_labels_gets_the_labelled_sites_shares_of_classes(run, seen):
     """With the task after the round in which they were told; they change what it learns."""
     aligned = run("aligned", args={"align": True})
-    told = {(site, task.round): answer.extras.get("label_shares") for site, task, answer in seen}
+    reported = {(site, task.round): answer.extras.get("label_shares") for site, task, answer in seen}
     for site in ("ct_north", "ct_south"):
-        assert told[site, 0].sum().item() == pytest.approx(1) and told[site, 0][0] > 0.5 > told[site, 0][1] > 0
+        assert (
+            reported[site, 0].sum().item() == pytest.approx(1) and reported[site, 0][0] > 0.5 > reported[site, 0][1] > 0
+        )
     sent = {(site, task.round): task.extras.get("class_shares") for site, task, _ in seen}
-    assert torch.allclose(sent["ct_east", 1], (told["ct_north", 0] + told["ct_south", 0]) / 2)
-    assert sent["ct_north", 1] is None and told["ct_east", 1] is None
+    assert torch.allclose(sent["ct_east", 1], (reported["ct_north", 0] + reported["ct_south", 0]) / 2)
+    assert sent["ct_north", 1] is None and reported["ct_east", 1] is None
     plain = run("plain")
     assert not torch.equal(model_of(aligned)["conv_final.2.conv.weight"], model_of(plain)["conv_final.2.conv.weight"])
 

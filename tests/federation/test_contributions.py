@@ -24,10 +24,10 @@ def nan_of(*rounds, site="ct_north"):
     """Answers of sites of which one sends NaN in some rounds."""
 
     def answer(client, task):
-        found = Client.answer(client, task)
-        if client.site.site != site or not isinstance(found, Update) or task.round not in rounds:
-            return found
-        return replace(found, tensors={n: torch.full_like(t, torch.nan) for n, t in found.tensors.items()})
+        outcome = Client.answer(client, task)
+        if client.site.site != site or not isinstance(outcome, Update) or task.round not in rounds:
+            return outcome
+        return replace(outcome, tensors={n: torch.full_like(t, torch.nan) for n, t in outcome.tensors.items()})
 
     return answer
 

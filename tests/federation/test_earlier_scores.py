@@ -28,12 +28,12 @@ def test_another_model_is_tested_and_the_same_one_is_not(tmp_path):
     scores, first = EarlierScores(), written(tmp_path / "evaluation", "0.5")
     assert scores.again(network(1.0), first) is None
     scores.keep(network(1.0), {"dice_mean": 0.5}, first)
-    own = written(tmp_path / "evaluation_own", "of another run")
-    assert scores.again(network(2.0), own) is None
-    assert (own / "cases.csv").read_text() == "of another run"
-    found = scores.again(network(1.0), own)
-    assert found == {"dice_mean": 0.5} and (own / "cases.csv").read_text() == "0.5"
-    found["model_round"] = 3
+    local = written(tmp_path / "evaluation_own", "of another run")
+    assert scores.again(network(2.0), local) is None
+    assert (local / "cases.csv").read_text() == "of another run"
+    outcome = scores.again(network(1.0), local)
+    assert outcome == {"dice_mean": 0.5} and (local / "cases.csv").read_text() == "0.5"
+    outcome["model_round"] = 3
     assert scores.again(network(1.0), first) == {"dice_mean": 0.5}, "what a caller adds is its own"
 
 
@@ -59,8 +59,8 @@ def test_a_federation_tests_each_model_once_at_a_site(tiny_job, tmp_path, monkey
     run_job(tiny_job(rounds=1, evaluate_last=True), tmp_path / "ws")
     assert tested and set(tested.values()) == {1}, "no model twice at one site"
     result = result_of(tmp_path / "ws")
-    told = [len(result[name]) for name in ("test", "test_last", "test_own")]
-    assert sum(told) > sum(tested.values()), "some came under two names"
+    reported = [len(result[name]) for name in ("test", "test_last", "test_own")]
+    assert sum(reported) > sum(tested.values()), "some came under two names"
     for site in result["test_own"]:
         folder = tmp_path / "ws" / site / "simulate_job/fedmed"
         assert all((folder / f"evaluation{end}/cases.csv").is_file() for end in ("", "_last", "_own"))

@@ -59,8 +59,8 @@ def test_neither_another_try_nor_the_order_of_answers_nor_a_kill_changes_a_bit(
     for round in (1, 2):
         with killed_before(round):
             small(**spec, name=f"killed{round}")
-        found = outcome(small(**spec, name=f"killed{round}", resume=True), tmp_path / f"killed{round}")
-        assert same(found, whole), round
+        result = outcome(small(**spec, name=f"killed{round}", resume=True), tmp_path / f"killed{round}")
+        assert same(result, whole), round
 
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "FedDG"])  # each site draws its own mixtures
@@ -91,10 +91,10 @@ def test_private_tensors_travel_neither_way_and_bytes_are_those_of_what_is_share
     sent = [line for line in read_ledger(tmp_path / "ws/a") if line["answer"] == "update"]
     assert [line["tensors"].keys() for line in sent] == [shared.keys()] * 2
     for record in rounds_of(tmp_path / "ws"):
-        beside = record.get("bytes_extras", 0)
-        assert record["bytes_up"] + record["bytes_down"] - beside == 2 * 2 * size
-    own = [kept_of(tmp_path / "ws", site, 1)["private"] for site in "ab"]
-    assert own[0].keys() == stays and all(not torch.equal(own[0][key], own[1][key]) for key in stays
+        further = record.get("bytes_extras", 0)
+        assert record["bytes_up"] + record["bytes_down"] - further == 2 * 2 * size
+    local = [kept_of(tmp_path / "ws", site, 1)["private"] for site in "ab"]
+    assert local[0].keys() == stays and all(not torch.equal(local[0][key], local[1][key]) for key in stays
                                           if not key.endswith("num_batches_tracked"))  # fmt: skip
 
 
@@ -167,9 +167,9 @@ def in_one_go(server, folder, schedule=None):
 def test_one_site_is_local_training(algorithm, small, tmp_path):
     """Three rounds of four steps are twelve steps in one go; also with control variates that cancel each other."""
     server = small("a", rounds=3, overrides=STILL, algorithm=algorithm)
-    found = {**server.tensors, **kept_of(tmp_path / "ws", "a", 2)["private"]}
+    result = {**server.tensors, **kept_of(tmp_path / "ws", "a", 2)["private"]}
     for key, tensor in in_one_go(server, tmp_path).items():
-        assert torch.allclose(found[key], tensor, atol=1e-9), key
+        assert torch.allclose(result[key], tensor, atol=1e-9), key
 
 
 @pytest.mark.parametrize("killed", [None, 1, 2], ids=["uninterrupted", "killed before 1", "killed before 2"])

@@ -106,9 +106,9 @@ def test_the_last_aggregate_is_the_result_without_labels_or_a_choice(federation,
     workspace = federation(rounds=2)
     app = workspace / "server/simulate_job/app_server"
     assert (app / "FL_global_model.pt").is_file() and not (app / "best_FL_global_model.pt").exists()
-    told = result_of(workspace)
-    assert told["best_round"] is None and told["best_score"] is None and told["selected_by"] == []
-    assert told["test"] == {} and told["validation"] == {}
+    reported = result_of(workspace)
+    assert reported["best_round"] is None and reported["best_score"] is None and reported["selected_by"] == []
+    assert reported["test"] == {} and reported["validation"] == {}
     assert load_tensors(app / "FL_global_model.pt")["meta"]["round"] == 1
     facts = json.loads((workspace / "server/simulate_job/fedmed/run.json").read_text())
     assert facts["score"] == {

@@ -40,10 +40,10 @@ def run(tmp_path, fedmed_home):
     def run(name, resume=False):
         loop.run_job(job, tmp_path / name, sites, resume)
         lines = rounds_of(tmp_path / name)
-        told = [{key: line[key] for key in ("round", "coefficients", "extras", "warnings")} for line in lines]
-        for line, found in zip(told, lines, strict=True):
-            line["own_keys"] = {site: values["train_own_keys"] for site, values in found["sites"].items()}
-        return model_of(tmp_path / name), told
+        reported = [{key: line[key] for key in ("round", "coefficients", "extras", "warnings")} for line in lines]
+        for line, result in zip(reported, lines, strict=True):
+            line["own_keys"] = {site: values["train_own_keys"] for site, values in result["sites"].items()}
+        return model_of(tmp_path / name), reported
 
     return run
 
@@ -73,9 +73,9 @@ ask = loop._ask
 
 
 def test_a_run_in_another_order_or_cut_between_metadata_and_training_is_the_same(run, monkeypatch):
-    model, told = run("whole")
-    assert [set(line["extras"]["cxr_metro"]) for line in told] == [{"rsa"}, {"n", "rsa"}, {"n", "rsa"}]
-    assert all(0 < share <= 1 for line in told for share in line["own_keys"].values())  # 16 keys of a few images
+    model, reported = run("whole")
+    assert [set(line["extras"]["cxr_metro"]) for line in reported] == [{"rsa"}, {"n", "rsa"}, {"n", "rsa"}]
+    assert all(0 < share <= 1 for line in reported for share in line["own_keys"].values())  # 16 keys of a few images
     order = []
     original = Client.train
 
@@ -96,5 +96,5 @@ def test_a_run_in_another_order_or_cut_between_metadata_and_training_is_the_same
     resumed = run("cut", resume=True)
     assert order[3:5] == [(1, "cxr_rural"), (1, "cxr_metro")]
     for other, lines in (turned, resumed):
-        assert lines == told
+        assert lines == reported
         assert all(torch.equal(tensor, other[name]) for name, tensor in model.items())

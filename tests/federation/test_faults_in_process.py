@@ -93,13 +93,13 @@ def test_a_site_that_fails_in_every_way_there_is_changes_nothing_and_stays_in_th
         server, sent, rounds_done = federation(tmp_path / "ws", faults, rounds, max_norm=30.0)
     lines = read_lines(tmp_path / "ws/server/job/fedmed/rounds.jsonl")
     assert all(line["aggregated"] and "ct_north" in line["accepted"] for line in lines)
-    told = {line["round"]: {entry["site"]: entry["reason"] for entry in line["refused"]} for line in lines}
+    noted = {line["round"]: {entry["site"]: entry["reason"] for entry in line["refused"]} for line in lines}
     for round, kind in enumerate(kinds, start=1):
         expected = "EXECUTION_EXCEPTION" if kind in ERRORS else REFUSED[kind]
         if kind == "stale round":
             expected = f"it was computed for round {round - 1}, this is round {round}"
-        assert expected in told[round]["ct_east"], kind
-    assert told[0] == told[rounds - 1] == {}
+        assert expected in noted[round]["ct_east"], kind
+    assert noted[0] == noted[rounds - 1] == {}
     tasks = [task for site, task in sent if site == "ct_east" and task.name == "train"]
     assert [task.private_round for task in tasks] == [None] + [0] * (rounds - 1)
     assert "CUDA out of memory" in caplog.text and "'ct_east'" in caplog.text

@@ -51,14 +51,14 @@ def test_only_later_rounds_are_aligned(small, answers, same):
 
 @ALL
 def test_sites_that_change_places_change_what_stays_with_them_alone(spec, small, tmp_path):
-    found = {}
+    result = {}
     for name, (a, b) in {"one": "xy", "other": "yx"}.items():
         server = small({"a": ROWS[a], "b": ROWS[b]}, name, **{**spec, **STILL})
-        own = {rows: kept_of(tmp_path / name, site, 1)["private"] for site, rows in (("a", a), ("b", b))}
-        found[name] = {"shared": dict(server.tensors), **own}
-    for part, tensors in found["one"].items():
-        assert all(torch.allclose(found["other"][part][key], tensors[key], atol=1e-12) for key in tensors)
-    assert (spec is FEDLD) == (not found["one"]["x"])
+        local = {rows: kept_of(tmp_path / name, site, 1)["private"] for site, rows in (("a", a), ("b", b))}
+        result[name] = {"shared": dict(server.tensors), **local}
+    for part, tensors in result["one"].items():
+        assert all(torch.allclose(result["other"][part][key], tensors[key], atol=1e-12) for key in tensors)
+    assert (spec is FEDLD) == (not result["one"]["x"])
 
 
 def test_one_site_without_training_at_the_server_is_local_training(small, tmp_path):

@@ -24,7 +24,7 @@ def test_two_rounds(write_tiny_phases_job, answers, tmp_path):
         assert update.tensors.keys() == (server.tensors.keys() if update.site == "lap_harbor" else features)
         assert update.n_samples == update.n_steps * 16, "16 frames, or 2 clips of 8"
     for line in rounds_of(tmp_path / "ws"):
-        frames = {site: own["n_samples"] for site, own in line["sites"].items()}
+        frames = {site: local["n_samples"] for site, local in line["sites"].items()}
         shares = {site: n / sum(frames.values()) for site, n in frames.items()}
         assert line["coefficients"] == pytest.approx(shares) and len(shares) == 3
     sizes = {name: tensor.numel() * tensor.element_size() for name, tensor in server.tensors.items()}
@@ -54,11 +54,11 @@ def test_scalars_reach_the_record_and_a_site_without_labels_is_scored(write_tiny
 def test_without_other_sites_it_is_guided_training(write_tiny_phases_job, tmp_path):
     """M = 0: the same bits as averaging of one site with that loss."""
     spec = {"sites": HARBOR, "rounds": 2, **LAST}
-    own = run_job(write_tiny_phases_job(tmp_path, "own", **spec), tmp_path / "own")
+    local = run_job(write_tiny_phases_job(tmp_path, "own", **spec), tmp_path / "own")
     plain = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}
     guided = {"role_overlays": {"supervised": ["guided"]}, "method": plain}
     other = run_job(write_tiny_phases_job(tmp_path, "other", **spec, **guided), tmp_path / "other")
-    assert same(own.tensors, other.tensors)
+    assert same(local.tensors, other.tensors)
 
 
 def test_the_control_leaves_sites_without_labels_out(write_tiny_phases_job, tmp_path):
@@ -95,9 +95,9 @@ def test_algorithms_go_with_it(write_tiny_phases_job, allow_extras, answers, tmp
     server = run_job(job, tmp_path / "ws")
     assert all(bool(torch.isfinite(value).all()) for value in server.tensors.values())
     for _, update in answers:
-        own = {name for name in update.tensors if name.startswith("classifier.")}
-        assert bool(own) == (update.site == "lap_harbor") and update.n_steps == 2
-        assert not any("classifier" in name for name in update.extras.get("control_difference", ())) or own
+        local = {name for name in update.tensors if name.startswith("classifier.")}
+        assert bool(local) == (update.site == "lap_harbor") and update.n_steps == 2
+        assert not any("classifier" in name for name in update.extras.get("control_difference", ())) or local
 
 
 @pytest.mark.parametrize("algorithm", ["fedrep", "fedbn"])

@@ -23,10 +23,10 @@ def guards():
     return CollapseGuard({**Consistency().guards(), **FedMoCo().guards()})
 
 
-def told(fractions, site="u"):
+def reported(fractions, site="u"):
     """Rounds (counted from 0) in which a site with these foreground fractions is warned of."""
-    found = found_in(guards(), [{"train_foreground_fraction": f} for f in fractions], site)
-    return [(round, finding.message) for round, finding in found]
+    result = found_in(guards(), [{"train_foreground_fraction": f} for f in fractions], site)
+    return [(round, finding.message) for round, finding in result]
 
 
 def found_in(guard, metrics, site="u"):
@@ -49,7 +49,7 @@ def found_in(guard, metrics, site="u"):
     ],
 )
 def test_learning_and_controls_are_no_collapse(healthy):
-    assert told(healthy) == []
+    assert reported(healthy) == []
 
 
 @pytest.mark.parametrize(
@@ -63,22 +63,22 @@ def test_learning_and_controls_are_no_collapse(healthy):
     ],
 )
 def test_a_collapse_is_told_once_with_numbers_and_advice(fractions, round, words):
-    found = told(fractions)
-    assert [r for r, _ in found] == [round]
-    assert re.search(words, found[0][1]), found[0][1]
+    result = reported(fractions)
+    assert [r for r, _ in result] == [round]
+    assert re.search(words, result[0][1]), result[0][1]
     for advice in ("unsupervised_learning_rate", "user weight", "confidence", "two_sided"):
-        assert advice in found[0][1]
+        assert advice in result[0][1]
 
 
 def test_a_second_collapse_is_told_again_and_sites_are_apart():
-    assert [r for r, _ in told([0.02, 0.02, 0.02, 0.5, 0.02, 0.5, 0.0])] == [3, 5, 6]
+    assert [r for r, _ in reported([0.02, 0.02, 0.02, 0.5, 0.02, 0.5, 0.0])] == [3, 5, 6]
     guard = guards()
     assert guard.check(Update("a", 0, {}, 1, 1, {"train_foreground_fraction": 0.01})) == []
     assert guard.check(Update("b", 0, {}, 1, 1, {"train_foreground_fraction": 0.99})) == []
     assert guard.check(Update("labelled", 1, {}, 1, 1, {"train_loss": 0.5})) == []
-    (found,) = guard.check(Update("a", 1, {}, 1, 1, {"train_foreground_fraction": 0.99}))
-    assert (found.site, found.what) == ("a", "pseudo_labels_spreading")
-    assert (found.value, found.reference) == (0.99, 0.01)
+    (result,) = guard.check(Update("a", 1, {}, 1, 1, {"train_foreground_fraction": 0.99}))
+    assert (result.site, result.what) == ("a", "pseudo_labels_spreading")
+    assert (result.value, result.reference) == (0.99, 0.01)
 
 
 # Contrastive pre-training
@@ -155,10 +155,10 @@ def test_a_guard_goes_on_from_its_state(at):
         for sent, f in zip(contrast(*COLLAPSE), [0.02, 0.02, 0.02, 0.5, *[1.0] * 7], strict=True)
     ]
     first, second = guards(), guards()
-    found = found_in(first, metrics[:at])
+    result = found_in(first, metrics[:at])
     second.restore(json.loads(json.dumps(first.state())))
-    found += [(at + round, finding) for round, finding in found_in(second, metrics[at:])]
-    assert [(round, one.what) for round, one in found] == [(3, "pseudo_labels_spreading"), (10, "features_alike")]
+    result += [(at + round, finding) for round, finding in found_in(second, metrics[at:])]
+    assert [(round, one.what) for round, one in result] == [(3, "pseudo_labels_spreading"), (10, "features_alike")]
     second.restore({})
     assert second.state() == guards().state()
 
@@ -179,8 +179,8 @@ def test_a_federation_that_runs_away_is_warned_of_and_goes_on(tiny_job, lively, 
     job = tiny_job(sites=sites, rounds=2, steps=8, overrides=lively)
     run_job(job, tmp_path / "ws")
     rounds = rounds_of(tmp_path / "ws")
-    found = [(r["round"], w["site"]) for r in rounds for w in r["warnings"]]
-    assert found and {site for _, site in found} == {"ct_east"} and all(r["aggregated"] for r in rounds)
+    result = [(r["round"], w["site"]) for r in rounds for w in r["warnings"]]
+    assert result and {site for _, site in result} == {"ct_east"} and all(r["aggregated"] for r in rounds)
     assert "site 'ct_east': " in caplog.text and "spreading" in caplog.text
     assert result_of(tmp_path / "ws")
-    assert f"Warning: ct_east, round {found[0][0] + 1}." in page(read_run(tmp_path / "ws"))
+    assert f"Warning: ct_east, round {result[0][0] + 1}." in page(read_run(tmp_path / "ws"))

@@ -72,8 +72,10 @@ def test_sites_tell_once_and_an_interrupted_run_ends_as_one_without_interruption
     first, *later = rounds_of(workspace)
     assert first["bytes_told"] == dict.fromkeys(telling, 4 * count)
     assert not first["warnings"] and not any("bytes_told" in line for line in later)
-    told = {(site, task.round): len(task.extras["others"]) for site, task, _ in seen if "others" in task.extras}
-    assert told == {("ct_east", 1): 2} | ({("ct_north", 0): 2, ("ct_south", 0): 2} if adaptation == "amplitude" else {})
+    reported = {(site, task.round): len(task.extras["others"]) for site, task, _ in seen if "others" in task.extras}
+    assert reported == {("ct_east", 1): 2} | (
+        {("ct_north", 0): 2, ("ct_south", 0): 2} if adaptation == "amplitude" else {}
+    )
     for site in SITES:
         sent = [line["extras"] for line in read_ledger(workspace / site) if line["answer"] == "metadata"]
         assert sent == ([{name: f"float32 {count}"}] if site in telling else [])

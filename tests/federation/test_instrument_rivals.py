@@ -26,7 +26,7 @@ TINY = {"image_size": [32, 48], "batch_size": 2}
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory, fedmed_home):
     """Two tiny sites whose videos have masks; the first video of each stands for synthetic pictures too."""
-    folder, found = tmp_path_factory.mktemp("sites"), {}
+    folder, result = tmp_path_factory.mktemp("sites"), {}
     for site in SITES:
         root = demo_site("lap_tools_tiny", site, fedmed_home)
         lists = json.loads((root / "datalist.json").read_text())
@@ -34,8 +34,8 @@ def sites(tmp_path_factory, fedmed_home):
         values = {"site": site, "data_root": str(root), "datalist": str(folder / f"{site}.json"), "device": "cpu"}
         values |= {"threads": 1, "cache_dir": str(folder / "cache"), "privacy": {"allowed_extras": ["fim_trace"]}}
         (folder / f"{site}.yaml").write_text(yaml.safe_dump(values))
-        found[site] = load_file(folder / f"{site}.yaml")
-    return found
+        result[site] = load_file(folder / f"{site}.yaml")
+    return result
 
 
 @pytest.fixture

@@ -31,10 +31,10 @@ def test_every_site_is_scored_and_no_statistic_of_a_site_without_labels_leaves(r
     assert set(result["test"]) == {"lap_harbor", *OTHERS, "lap_isle"} and "untested" not in result
     sent = {site: server.policies.of(role, 1).sent(server.tensors) for site, role in server.study.sites.items()}
     assert STATISTIC in sent["lap_harbor"] and not any("running" in name for site in OTHERS for name in sent[site])
-    own = {site: kept_of(tmp_path / "ws", site, 1)["private"][STATISTIC] for site in OTHERS}
-    told = "BatchNorm statistics: lap_bay and lap_cliff with those of their own images, the others with those that"
-    assert any(note.startswith(told) for note in remarks(read_run(tmp_path / "ws")))
-    apart = [own["lap_bay"], own["lap_cliff"], server.tensors[STATISTIC]]
+    of_site = {site: kept_of(tmp_path / "ws", site, 1)["private"][STATISTIC] for site in OTHERS}
+    reported = "BatchNorm statistics: lap_bay and lap_cliff with those of their own images, the others with those that"
+    assert any(note.startswith(reported) for note in remarks(read_run(tmp_path / "ws")))
+    apart = [of_site["lap_bay"], of_site["lap_cliff"], server.tensors[STATISTIC]]
     assert all(not torch.allclose(a, b, atol=1e-4) for a, b in zip(apart, apart[1:] + apart[:1], strict=True))
 
 
@@ -55,10 +55,10 @@ def test_a_site_that_learns_nothing_has_those_that_labelled_sites_shared_when_it
 
 def test_the_exported_model_has_the_labelled_sites_statistics_or_a_sites_own(run, tmp_path):
     server, _, _ = run(rounds=1)
-    found = {}
+    outcome = {}
     for name, site in (("all", None), ("bay", "lap_bay")):
         made = export_bundle(tmp_path / "ws", tmp_path / f"{name}_classification", site=site)
-        found[name] = torch.load(made.out / "models/model.pt", weights_only=True)[STATISTIC]
+        outcome[name] = torch.load(made.out / "models/model.pt", weights_only=True)[STATISTIC]
         card = (made.out / "docs/README.md").read_text()
         assert "BatchNorm statistics: average (sites with labels) and local (sites without labels)" in card
-    assert torch.equal(found["all"], server.tensors[STATISTIC]) and not torch.equal(found["bay"], found["all"])
+    assert torch.equal(outcome["all"], server.tensors[STATISTIC]) and not torch.equal(outcome["bay"], outcome["all"])

@@ -93,15 +93,15 @@ def test_labelled_sites_are_tested_with_their_own_best_and_send_its_scores_alone
     fedmed = {site: records(tmp_path / "ws", site) for site in ("server", *server.study.sites)}
     rounds, result = rounds_of(tmp_path / "ws"), result_of(tmp_path / "ws")
     assert set(result["test_own"]) == {"ct_north", "ct_south"}
-    for site, own in result["test_own"].items():
+    for site, local in result["test_own"].items():
         scores = [line["sites"][site]["val_dice"] for line in rounds] + [result["validation_last"][site]]
         best = load_tensors(fedmed[site] / "state/own_best.pt")
-        assert (best["round"], best["score"]) == (own["model_round"], max(scores))
+        assert (best["round"], best["score"]) == (local["model_round"], max(scores))
         assert best["round"] == scores.index(max(scores)) - 1
         assert set(best["tensors"]) == set(server.store.initial), "its private layers belong to it"
-        assert own["n_cases"] == 3 and (fedmed[site] / "evaluation_own/cases.csv").is_file()
-        if own["model_round"] == result["best_round"]:
-            assert own["dice_mean"] == result["test"][site]["dice_mean"]
+        assert local["n_cases"] == 3 and (fedmed[site] / "evaluation_own/cases.csv").is_file()
+        if local["model_round"] == result["best_round"]:
+            assert local["dice_mean"] == result["test"][site]["dice_mean"]
         tested = [line for line in read_ledger(tmp_path / "ws" / site) if line["task"] == "evaluate"]
         assert len(tested) == 2 and not any(line["tensors"] or line["extras"] for line in tested)
     assert not (fedmed["ct_east"] / "state/own_best.pt").exists() and not list(fedmed["server"].rglob("own_best*"))

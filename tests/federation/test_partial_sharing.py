@@ -65,7 +65,7 @@ def test_private_layers_differ_between_sites_stay_there_and_shared_ones_agree(
     initial = ModelStore(read_job(job), tmp_path).initial
     private = {site: kept_of(tmp_path / "ws", site, 1)["private"] for site in training}
     names = {name for name in initial if name.startswith(HEADS[group])}
-    assert all(own.keys() == names for own in private.values()) and names
+    assert all(local.keys() == names for local in private.values()) and names
     sites = sorted(private)
     for a, b in ((sites[0], sites[1]), (sites[0], sites[2]), (sites[1], sites[2])):
         assert any(not torch.equal(private[a][name], private[b][name]) for name in names), (a, b)

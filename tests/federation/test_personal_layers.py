@@ -26,8 +26,8 @@ def make(job_of, tmp_path):
     """Return a function that trains three rounds of fakes; the aggregate of round ``best`` scores highest."""
 
     def make(best=1, model=MODEL, samples=None, **said):
-        told = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
-        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
+        reported = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
+        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **reported)
         store = SimpleNamespace(
             bundle=bundle, groups={"full": [], "head": [r"^decoder\."]}, seed=0, checkpoint=None, taken=[], folder="no"
         )
@@ -86,8 +86,8 @@ def test_statistics_that_a_site_trained_itself_are_not_replaced_by_the_owners(ma
     model = {**MODEL, **NORMS}
     closing = make(model=model, buffers="local")
     private = {"decoder.weight": torch.tensor([[7.0]]), **NORMS}
-    asked = closing.release_tasks()
-    closing.take_release({"a": Release("a", asked["a"].private_round, True, private)})
+    requested = closing.release_tasks()
+    closing.take_release({"a": Release("a", requested["a"].private_round, True, private)})
     tasks = closing.evaluation_tasks()
     assert model.keys() - tasks["u"].tensors.keys() == {"encoder.norm.running_mean"}
     assert tasks["u"].private_round == 1, "where the site finds its own statistics"
@@ -147,11 +147,11 @@ OF = {"a": torch.tensor([[7.0]]), "b": torch.tensor([[1.0]])}
 
 def answers_of(closing, name="selected", without=(), **changes):
     """Answers of both sites, but for those in ``without``, who refuse."""
-    asked = closing.release_tasks(name)
+    requested = closing.release_tasks(name)
     return {
         site: Release(site, task.private_round, site not in without,
                       {} if site in without else {"decoder.weight": OF[site].clone()}, **changes)
-        for site, task in asked.items()
+        for site, task in requested.items()
     }  # fmt: skip
 
 
@@ -235,15 +235,15 @@ def test_the_mean_is_kept_only_if_every_site_allows_it(make, allowed, caplog):
 
 
 def test_who_has_which_layers_changes_no_bit(make):
-    found = []
+    outcome = []
     for turned in (False, True):
         closing = make(samples={"a": 10, "b": 10} if turned else {"b": 10, "a": 10}, **ALL)
         answers = answers_of(closing)
         if turned:
             answers["a"].tensors, answers["b"].tensors = answers["b"].tensors, answers["a"].tensors
             answers = dict(reversed(answers.items()))
-        found.append(scored(closing, answers)[0]["e"].tensors["decoder.weight"])
-    assert torch.equal(*found)
+        outcome.append(scored(closing, answers)[0]["e"].tensors["decoder.weight"])
+    assert torch.equal(*outcome)
 
 
 def test_only_the_sites_own_settings_open_the_door(tmp_path, caplog):

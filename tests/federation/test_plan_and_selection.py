@@ -69,7 +69,7 @@ def test_an_exchange_may_be_of_one_round_in_which_all_that_train_at_some_time_ar
     once = Exchanged(("mu",), round, once=True)
     assert [once.in_round(number) for number in range(3)] == expected
     study = study_of(warm_start={"rounds": 2})
-    asked = Exchange(SimpleNamespace(study=study, exchange=once)).asked(round)
-    assert asked == study.participants(2) != study.participants(round)
+    requested = Exchange(SimpleNamespace(study=study, exchange=once)).sites_at(round)
+    assert requested == study.participants(2) != study.participants(round)
     from_then_on = Exchange(SimpleNamespace(study=study, exchange=Exchanged(("mu",))))
-    assert not from_then_on.once and from_then_on.asked(0) == study.participants(0)
+    assert not from_then_on.once and from_then_on.sites_at(0) == study.participants(0)

@@ -76,11 +76,11 @@ def spec(rounds=1, steps=STEPS, **options):
 @pytest.fixture(scope="module")
 def sites(tiny_site_configs, fedmed_home):
     """Settings of the five."""
-    found = {}
+    result = {}
     for site, (home, seed) in HOMES.items():
         root = demo_site("chest_ct_tiny", home, fedmed_home, seed)
-        found[site] = replace(load_site(home), site=site, data_root=root, datalist=root / "datalist.json")
-    return found
+        result[site] = replace(load_site(home), site=site, data_root=root, datalist=root / "datalist.json")
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_what_one_site_alone_has_learnt_is_lost_where_the_others_agree(round_, a
     Its effect is that of sending its update rather than zeros, along its update; under the mean of five it is 0.2.
     """
     _, updates = round_
-    own, labelled = updates["u"].tensors, [site for site in ROLES if site != "u"]
+    local, labelled = updates["u"].tensors, [site for site in ROLES if site != "u"]
     common, effect = mean_of([updates[site] for site in labelled]), {}
     print("\n\n| Cosine of two labelled sites | " + " | ".join(RULES) + " |\n|---:|" + "---:|" * len(RULES))
     for apart in (1.0, 0.5, 0.2, 0.1, 0.0):
@@ -182,11 +182,11 @@ def test_what_one_site_alone_has_learnt_is_lost_where_the_others_agree(round_, a
         for site in labelled:
             tensors = {name: common[name] + apart * (t - common[name]) for name, t in updates[site].tensors.items()}
             drawn[site] = replace(updates[site], tensors=tensors)
-        silent = {**drawn, "u": replace(updates["u"], tensors={name: torch.zeros_like(t) for name, t in own.items()})}
+        silent = {**drawn, "u": replace(updates["u"], tensors={name: torch.zeros_like(t) for name, t in local.items()})}
         for rule in RULES:
             with_it, without = aggregate(rule, drawn), aggregate(rule, silent)
-            change = {name: with_it[name] - without[name] for name in own}
-            effect[apart, rule] = dot(change, own) / dot(own, own)
+            change = {name: with_it[name] - without[name] for name in local}
+            effect[apart, rule] = dot(change, local) / dot(local, local)
         a, b = (drawn[site].tensors for site in labelled[:2])
         cosine = dot(a, b) / (update_norm(a) * update_norm(b))
         print(f"| {cosine:.2f} | " + " | ".join(f"{effect[apart, rule]:.2f}" for rule in RULES) + " |")

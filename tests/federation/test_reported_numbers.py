@@ -79,44 +79,44 @@ def test_many_wrong_numbers_are_told_in_few_words():
 
 
 def test_a_test_counts_no_more_cases_than_an_earlier_one_and_no_more_frames_than_there_are():
-    told = reported_numbers("presence")
-    assert told.test("a", {"n_cases": 5, "n_frames": 50, "tp_lesion": 51})[0] == {"n_cases": 5, "n_frames": 50}
-    kept, wrong = told.test("a", {"n_cases": 6, "n_frames": 50})
+    reported = reported_numbers("presence")
+    assert reported.test("a", {"n_cases": 5, "n_frames": 50, "tp_lesion": 51})[0] == {"n_cases": 5, "n_frames": 50}
+    kept, wrong = reported.test("a", {"n_cases": 6, "n_frames": 50})
     assert kept == {"n_frames": 50} and "n_cases is 6, it told of 5" in wrong[0]
-    assert told.test("b", {"n_cases": 6})[0] == {"n_cases": 6}
-    assert told.test("c", {"n_cases": 10**8})[0] == {}
+    assert reported.test("b", {"n_cases": 6})[0] == {"n_cases": 6}
+    assert reported.test("c", {"n_cases": 10**8})[0] == {}
 
 
 def test_counts_are_held_to_the_first_round_and_to_the_study():
     said = {"epochs": 2, "max_samples": 100}
-    told = reported_numbers(**said)
+    reported = reported_numbers(**said)
     for wrong, name in ((update(n_samples=101), "n_samples"), (update(n_steps=201), "n_steps")):
         with pytest.raises(UpdateRefused, match=f"{name} is .*'max_samples' allows"):
-            told.check(wrong)
-    told.check(update(n_samples=100, n_steps=200))
-    told.keep([update(), update("quiet", n_samples=0)])
-    held, wrong = told.bounded(update(n_samples=90, n_steps=3))
+            reported.check(wrong)
+    reported.check(update(n_samples=100, n_steps=200))
+    reported.keep([update(), update("quiet", n_samples=0)])
+    held, wrong = reported.bounded(update(n_samples=90, n_steps=3))
     assert (held.n_samples, held.n_steps) == (10, 2) and "it was 10 at first" in wrong[0] and len(wrong) == 2
-    assert told.bounded(update(n_samples=4, n_steps=1))[0].n_samples == 4
-    told.keep([update(n_samples=4)])
-    assert told.samples([update("new", n_samples=7), update(n_samples=90)]) == {"a": 10, "new": 7}
+    assert reported.bounded(update(n_samples=4, n_steps=1))[0].n_samples == 4
+    reported.keep([update(n_samples=4)])
+    assert reported.samples([update("new", n_samples=7), update(n_samples=90)]) == {"a": 10, "new": 7}
     other = reported_numbers(**said)
-    other.restore(json.loads(json.dumps(told.state())))
-    assert other.first == told.first
+    other.restore(json.loads(json.dumps(reported.state())))
+    assert other.first == reported.first
 
 
 def lying(liar, **numbers):
     """Answers of sites of which one reports other numbers."""
 
     def answer(client, task):
-        found = Client.answer(client, task)
+        outcome = Client.answer(client, task)
         if client.site.site != liar or task.name == "release":
-            return found
-        if not isinstance(found, Update):
-            return {**found, **{name: value for name, value in numbers.items() if name in found}}
+            return outcome
+        if not isinstance(outcome, Update):
+            return {**outcome, **{name: value for name, value in numbers.items() if name in outcome}}
         counts = {name: value for name, value in numbers.items() if name in ("n_samples", "n_steps")}
-        metrics = {**found.metrics, **{name: value for name, value in numbers.items() if name in found.metrics}}
-        return replace(found, metrics=metrics, **(counts if task.round else {}))
+        metrics = {**outcome.metrics, **{name: value for name, value in numbers.items() if name in outcome.metrics}}
+        return replace(outcome, metrics=metrics, **(counts if task.round else {}))
 
     return answer
 
@@ -171,8 +171,8 @@ def test_a_site_of_few_cases_does_not_choose_alone():
         ({"b": 3, "c": 60, "d": 60}, [0.5, 0.5, 1]),  # who tells of none counts as the smallest
     ],
 )
-def test_the_weight_of_a_score(told, weights):
-    assert list(score_weights("abcd", told).values())[:3] == weights
+def test_the_weight_of_a_score(reported, weights):
+    assert list(score_weights("abcd", reported).values())[:3] == weights
 
 
 def test_a_site_whose_scores_are_refused_later_takes_them_out_of_the_best_one():

@@ -25,21 +25,21 @@ def parameters(update):
 def test_a_round_tells_it_of_each_site(name, small, answers, streamed, tmp_path):
     """Cosine to the weighted mean U (Eq. 4.19), squared distance to it (Eq. 4.20), norm, and the weight itself."""
     small("abc", min_clients=1, **SPECS[name])
-    told = []
+    reported = []
     for record in rounds_of(tmp_path / "ws"):
         sent = {update.site: parameters(update) for _, update in answers if update.round == record["round"]}
         shares = record["coefficients"]
         assert shares.keys() == sent.keys() == set("abc") and sum(shares.values()) == pytest.approx(1)
-        mean = sum(shares[site] * own for site, own in sent.items())
-        for site, own in sent.items():
+        mean = sum(shares[site] * local for site, local in sent.items())
+        for site, local in sent.items():
             expected = {
-                "cosine": float(own @ mean / (own.norm() * mean.norm())),
-                "distance": float((own - mean).square().sum()),
-                "norm": float(own.norm()),
+                "cosine": float(local @ mean / (local.norm() * mean.norm())),
+                "distance": float((local - mean).square().sum()),
+                "norm": float(local.norm()),
             }
             assert record["geometry"][site] == pytest.approx(expected, rel=1e-9), site
-            told += [(f"updates_{key}/{site}", record["geometry"][site][key], record["round"]) for key in expected]
-    assert sorted(scalar for scalar in streamed if scalar[0].startswith("updates_")) == sorted(told)
+            reported += [(f"updates_{key}/{site}", record["geometry"][site][key], record["round"]) for key in expected]
+    assert sorted(scalar for scalar in streamed if scalar[0].startswith("updates_")) == sorted(reported)
 
 
 def test_a_site_without_a_step_is_not_compared(small, streamed, monkeypatch, tmp_path):
@@ -53,5 +53,5 @@ def test_a_site_without_a_step_is_not_compared(small, streamed, monkeypatch, tmp
     monkeypatch.setattr(TaskMaker, "make", idle)
     small("abc", min_clients=1, rounds=1)
     (record,) = rounds_of(tmp_path / "ws")
-    assert record["geometry"].keys() == {"a", "c"} and all("cosine" in own for own in record["geometry"].values())
+    assert record["geometry"].keys() == {"a", "c"} and all("cosine" in local for local in record["geometry"].values())
     assert {name.partition("/")[2] for name, *_ in streamed if name.startswith("updates_")} == {"a", "c"}

@@ -29,8 +29,8 @@ class Store(SimpleNamespace):
     """Stands for a bundle's model: three tensors and one partial group."""
 
     def __init__(self, checkpoint=None):
-        told = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
-        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
+        noted = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
+        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **noted)
         groups = {"full": [], "head": [r"^decoder\."]}
         initial = {name: tensor.clone() for name, tensor in MODEL.items()}
         facts = {

@@ -127,12 +127,12 @@ def test_nothing_of_the_servers_own_is_in_a_task(start, serving, seen, monkeypat
     late = next(task for site, task, _ in seen if (site, task.round) == ("b", 1))
     assert all(torch.equal(late.tensors[name], start[name]) for name in PRIVATE)
     assert len(sent) == 6 and not any(task.extras for _, task, _ in seen)
-    own = []
+    local = []
     for state in states:
         kept = state["state"]["separation"]
-        own += [kept["domain"], kept["average"], *kept["pre"].values(), *state["private"].values()]
+        local += [kept["domain"], kept["average"], *kept["pre"].values(), *state["private"].values()]
     begun = {tensor.numpy().tobytes() for tensor in start.values()}
-    secret = [data for data in (tensor.detach().numpy().tobytes() for tensor in own) if data not in begun]
+    secret = [data for data in (tensor.detach().numpy().tobytes() for tensor in local) if data not in begun]
     assert len(secret) > 20 and not [data for data in secret if any(data in task for task in sent)]
 
 
@@ -160,7 +160,7 @@ def test_a_run_killed_while_the_server_trains_goes_on_as_if_nothing_had_been(who
     server = serving(resume=True)
     assert same(dict(server.tensors), whole[0]) and same(server.applied.training.state(), whole[1])
     both = [[line for line in lines(tmp_path, name) if line["aggregated"]] for name in ("ws", "whole")]
-    numbers = [[line["server_loss"] for line in found] for found in both]
+    numbers = [[line["server_loss"] for line in result] for result in both]
     assert numbers[0] == numbers[1] and len(numbers[0]) == 2
     sites = kept_by_the_sites(tmp_path)
     assert same(sites, kept_by_the_sites(tmp_path, "whole")) and not same(sites["a"], sites["b"])
@@ -201,7 +201,7 @@ def test_a_loss_that_is_not_a_number_fails_the_round_and_leaves_the_model(servin
 def test_an_answer_that_is_not_a_number_changes_neither_the_model_nor_what_the_training_keeps(
     serving, same, tmp_path, monkeypatch, caplog
 ):
-    train, finish, found = Client.train, Server.finish_round, []
+    train, finish, result = Client.train, Server.finish_round, []
 
     def spoilt(self, task):
         update = train(self, task)
@@ -214,15 +214,15 @@ def test_an_answer_that_is_not_a_number_changes_neither_the_model_nor_what_the_t
         try:
             finish(self)
         except RoundFailed:
-            found.append(same(before, on_cpu({"model": self.tensors, "training": self.applied.training.state()})))
-            found.append(sorted(before["training"]["state"]["separation"]))
+            result.append(same(before, on_cpu({"model": self.tensors, "training": self.applied.training.state()})))
+            result.append(sorted(before["training"]["state"]["separation"]))
             raise
 
     monkeypatch.setattr(Client, "train", spoilt)
     monkeypatch.setattr(Server, "finish_round", finish_round)
     with pytest.raises(RoundFailed, match="1 of 2 updates accepted"):
         serving(max_failed_rounds=1)
-    assert found == [True, ["average", "domain", "optimizer", "pre"]]
+    assert result == [True, ["average", "domain", "optimizer", "pre"]]
     assert "site 'b' refused: tensor 'head.bias': 1 of 2 values are NaN" in caplog.text
     assert {event["round"] for event in lines(tmp_path, file="progress.jsonl")} == {0}, "the server did not train on"
 

@@ -119,8 +119,8 @@ def noting(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("length", [{"steps": 2}, {"epochs": 0.4}], ids=["steps", "epochs"])
 def test_a_learning_rate_goes_on_over_rounds_with_a_shared_overlay(noting, tmp_path, site, length):
-    own = {**SMALL, "learning_rate": 1e-3, "batch_size": 1}
-    client = client_of(site, tmp_path, ["demo", "one_cycle", noting], **own)
+    local = {**SMALL, "learning_rate": 1e-3, "batch_size": 1}
+    client = client_of(site, tmp_path, ["demo", "one_cycle", noting], **local)
     tensors, last = parsed(client.bundle.parser(device="cpu"), "network").state_dict(), None
     for round in range(3):
         task = Task("train", round, 3, tensors, private_round=last, **length)

@@ -14,26 +14,26 @@ from fedmed.flare.convert import answer_to_model, model_to_task, task_to_model
 from fedmed.messages.task import Task
 
 OPERATIONS = {"a": "nephrectomy", "b": "prostatectomy", "c": "hysterectomy"}
-OWN = {site: {"words": {"procedure": text}} for site, text in OPERATIONS.items()}
+LOCAL = {site: {"words": {"procedure": text}} for site, text in OPERATIONS.items()}
 WORDED = {"overlays": ["worded"], "sharing": "gate", "overrides": {"supervised": {"batch_size": 2}}}
 
 
 @pytest.fixture
 def parsers(monkeypatch):
     """Every configuration that a task was done with: (site, parser)."""
-    found, original = [], Client._open
+    result, original = [], Client._open
 
     def opened(self, task, **facts):
         model = original(self, task, **facts)
-        found.append((self.site.site, model))
+        result.append((self.site.site, model))
         return model
 
     monkeypatch.setattr(Client, "_open", opened)
-    return found
+    return result
 
 
 def test_facts_arrive_and_no_word_leaves_the_site(small, seen, parsers, tmp_path):
-    small("cab", own=OWN, **WORDED)
+    small("cab", local=LOCAL, **WORDED)
     assert len(parsers) == 6
     for site, model in parsers:
         assert parsed(model.parser, "site_words") == {"procedure": OPERATIONS[site]}
@@ -52,7 +52,7 @@ def test_facts_arrive_and_no_word_leaves_the_site(small, seen, parsers, tmp_path
 
 
 def test_the_place_is_that_among_the_sites_that_train_and_goes_over_the_wire(small, seen):
-    small("dcab", own=OWN | {"d": OWN["a"]}, roles={"b": "evaluate"}, **WORDED)
+    small("dcab", local=LOCAL | {"d": LOCAL["a"]}, roles={"b": "evaluate"}, **WORDED)
     places = {site: (task.site_index, task.site_count) for site, task, _ in seen}
     assert places == {"a": (0, 3), "c": (1, 3), "d": (2, 3)}
     task = seen[0][1]
@@ -60,13 +60,13 @@ def test_the_place_is_that_among_the_sites_that_train_and_goes_over_the_wire(sma
 
 
 def test_a_site_that_does_not_train_has_no_place(small):
-    place = small("ab", own=OWN, roles={"b": "evaluate"}, **WORDED).tasks.place("b")
+    place = small("ab", local=LOCAL, roles={"b": "evaluate"}, **WORDED).tasks.place("b")
     assert place == {"site_index": None, "site_count": 1}
     assert Task.from_config(Task("evaluate", 0, 1, {}, **place).config(), {}).site_index is None
 
 
 def test_a_missing_word_stops_the_site_with_one_message(small, caplog):
     with pytest.raises(RoundFailed, match="'b': 'SiteConfigError'"):
-        small("ab", own={"a": OWN["a"], "b": {"words": {"procedur": "x"}}}, max_failed_rounds=1, **WORDED)
+        small("ab", local={"a": LOCAL["a"], "b": {"words": {"procedur": "x"}}}, max_failed_rounds=1, **WORDED)
     message = "b.yaml: bundle 'small_bundle' needs a word of this site: 'words' has no 'procedure' (operation of"
     assert message in caplog.text

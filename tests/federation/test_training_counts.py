@@ -25,12 +25,12 @@ def counted(fedmed_home):
         site = load_file(fedmed_home / "counted.yaml", name)
         made = Bundle(bundle, overlays, overrides)
         facts = {"dataset_dir": str(site.data_root), "datalist": str(site.datalist), "cache_dir": str(site.cache_dir)}
-        found = count_trained(made.parser(device="cpu", **facts), site, role)
+        result = count_trained(made.parser(device="cpu", **facts), site, role)
         kind, classes = kind_of(made), tuple(one.name for one in made.classes)
         entries, _ = read_entries(site, kind.form(classes))
         demands = BundleDemands(made, kind, classes, fraction=overrides.get("label_fraction", 1.0))
         checked = CheckedSite(site, entries=entries, kind=kind, role=role, demands=demands)
-        return found, checked.trains_on, json.loads(site.datalist.read_text())
+        return result, checked.trains_on, json.loads(site.datalist.read_text())
 
     return counted
 
@@ -53,28 +53,28 @@ CXR = ("chest_xray_tiny", "cxr_metro")
     ],
 )  # fmt: skip
 def test_the_lists_of_a_role_are_counted(counted, demo, role, bundle, overlays, overrides, with_labels, without):
-    found, said, lists = counted(*demo, role, bundle, overlays, **overrides)
+    result, said, lists = counted(*demo, role, bundle, overlays, **overrides)
     entries = [[entry for key in keys for entry in lists.get(key, [])] for keys in (with_labels, without)]
-    assert (found.labelled, found.unlabelled) == tuple(map(len, entries)) and found.labelled + found.unlabelled > 0
+    assert (result.labelled, result.unlabelled) == tuple(map(len, entries)) and result.labelled + result.unlabelled > 0
     patients = tuple(len({entry["patient"] for entry in group}) for group in entries)
-    assert (found.labelled_patients, found.unlabelled_patients) == patients
-    assert said == found
+    assert (result.labelled_patients, result.unlabelled_patients) == patients
+    assert said == result
 
 
 def test_a_part_of_the_labels_is_counted_as_it_is_chosen(counted):
-    found, said, lists = counted(*CXR, "supervised", "cxr_classification", ["demo", "finetune"], label_fraction=0.2)
-    assert 0 < found.labelled < found.listed == len(lists["training"]) and said == found
-    assert found.words.startswith(f"{found.labelled} of {found.listed} labelled images of ")
+    result, said, lists = counted(*CXR, "supervised", "cxr_classification", ["demo", "finetune"], label_fraction=0.2)
+    assert 0 < result.labelled < result.listed == len(lists["training"]) and said == result
+    assert result.words.startswith(f"{result.labelled} of {result.listed} labelled images of ")
 
 
 def test_a_site_says_it_once_and_at_home_alone(finished_run):
     """Three sites, two of which train; the server's own files have the number of images, and of no patient."""
-    told = {}
+    reported = {}
     for path in sorted(finished_run.glob("*/simulate_job/fedmed/progress.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
-        told[path.parents[2].name] = [line for line in lines if line["event"] == "data"]
-    assert [len(told[site]) for site in ("ct_north", "ct_east", "ct_west")] == [1, 1, 0]
-    (line,), rounds = told["ct_north"], finished_run / "server/simulate_job/fedmed/rounds.jsonl"
+        reported[path.parents[2].name] = [line for line in lines if line["event"] == "data"]
+    assert [len(reported[site]) for site in ("ct_north", "ct_east", "ct_west")] == [1, 1, 0]
+    (line,), rounds = reported["ct_north"], finished_run / "server/simulate_job/fedmed/rounds.jsonl"
     sent = json.loads(rounds.read_text().splitlines()[0])["sites"]["ct_north"]
     assert line["labelled"] == sent["n_samples"] and 0 < line["labelled_patients"] <= line["labelled"]
     for path in (finished_run / "server").rglob("*"):

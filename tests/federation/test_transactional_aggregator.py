@@ -20,8 +20,8 @@ MADE_UP = {"path": "momentum_rule.ServerMomentum", "args": {"beta": 0.5}}
 
 class Store(SimpleNamespace):
     def __init__(self):
-        told = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
-        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
+        reported = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
+        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **reported)
         facts = {"seed": 0, "checkpoint": None, "taken": [], "folder": "nowhere", "full": False, "classes_learnt": ()}
         super().__init__(bundle=bundle, groups={"full": []}, initial=dict(MODEL), **facts)
 
@@ -100,8 +100,8 @@ def test_a_role_trains_from_its_own_model_and_everything_else_is_the_models(make
         server.accept(Update(site, 0, {n: torch.full_like(t, value) for n, t in MODEL.items()}, 2, 1))
     server.finish_round()
     tasks = server.train_tasks(1)
-    own, shared = tasks["u"].tensors["encoder.w"], tasks["a"].tensors["encoder.w"]
-    assert torch.allclose(own, MODEL["encoder.w"] + 0.1) and torch.allclose(shared, MODEL["encoder.w"] + 0.3)
+    local, shared = tasks["u"].tensors["encoder.w"], tasks["a"].tensors["encoder.w"]
+    assert torch.allclose(local, MODEL["encoder.w"] + 0.1) and torch.allclose(shared, MODEL["encoder.w"] + 0.3)
     assert torch.equal(server.task("evaluate", "u", 1).tensors["encoder.w"], shared)
 
 

@@ -39,9 +39,9 @@ def test_it_is_refused_by_name_and_the_others_go_on(small, multiplied, tmp_path,
     multiplied("b", {0, 2}, factor)
     server = small(sites, rounds=4, min_clients=1)
     lines = rounds_of(tmp_path / "ws")
-    told = [{entry["site"]: entry["reason"] for entry in line["refused"]} for line in lines]
-    assert all(list(reasons) == ["b"] and "times" in reasons["b"] for reasons in (told[0], told[2]))
-    assert told[1] == told[3] == {} and all(line["aggregated"] for line in lines)
+    reported = [{entry["site"]: entry["reason"] for entry in line["refused"]} for line in lines]
+    assert all(list(reasons) == ["b"] and "times" in reasons["b"] for reasons in (reported[0], reported[2]))
+    assert reported[1] == reported[3] == {} and all(line["aggregated"] for line in lines)
     assert all(torch.isfinite(tensor).all() for tensor in server.tensors.values())
     assert server.last_round == {**dict.fromkeys(sites, 3)}
 
@@ -89,8 +89,8 @@ def test_a_bound_below_one_is_refused_by_name(small, ratio):
         small("ab", max_norm_ratio=ratio)
 
 
-def refused(norms, found, model=1.0):
-    return sorted(error.site for error in norms.refusals(found, lambda site: model))
+def refused(norms, result, model=1.0):
+    return sorted(error.site for error in norms.refusals(result, lambda site: model))
 
 
 def test_what_is_usual():

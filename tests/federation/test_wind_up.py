@@ -63,9 +63,9 @@ def test_the_first_rounds_are_those_of_the_equations(small, dynamic, adam, dista
     assert server.tensors["w"].item() == pytest.approx(path[-1], abs=1e-12)
     if dynamic:
         step = server.applied.rule.step
-        found = {site: kept(tmp_path / "ws", site, rounds) for site in LOSSES}
-        assert found == pytest.approx(g, abs=1e-12) and step.h["w"].item() == pytest.approx(h, abs=1e-12)
-        assert step.h["w"].item() == pytest.approx(sum(found.values()) / 2, abs=1e-15)
+        result = {site: kept(tmp_path / "ws", site, rounds) for site in LOSSES}
+        assert result == pytest.approx(g, abs=1e-12) and step.h["w"].item() == pytest.approx(h, abs=1e-12)
+        assert step.h["w"].item() == pytest.approx(sum(result.values()) / 2, abs=1e-15)
     assert [line["coefficients"] for line in rounds_of(tmp_path / "ws")] == [{"a": 0.5, "b": 0.5}] * rounds
 
 
@@ -89,8 +89,8 @@ def test_a_site_that_misses_rounds_is_waited_for_by_what_the_server_keeps(
     monkeypatch.setattr(Client, "train", fail)
     server = small(rounds=5, steps=STEPS, min_clients=1, algorithm={"name": "feddyn", "args": {"alpha": ALPHA}})
     assert [line["accepted"] == ["a"] for line in rounds_of(tmp_path / "ws")] == [round in missed for round in range(5)]
-    found = [kept(tmp_path / "ws", site, 5) for site in LOSSES]
-    assert all(found) and server.applied.rule.step.h["w"].item() == pytest.approx(sum(found) / 2, abs=1e-15)
+    result = [kept(tmp_path / "ws", site, 5) for site in LOSSES]
+    assert all(result) and server.applied.rule.step.h["w"].item() == pytest.approx(sum(result) / 2, abs=1e-15)
 
 
 @KINDS
@@ -109,5 +109,5 @@ def test_the_swing_does_not_end():
 @pytest.mark.slow
 @KINDS
 def test_after_400_rounds(small, dynamic, adam, distance):
-    found = abs(run(small, dynamic, adam, 400).tensors["w"].item() + 0.5)
-    assert found == pytest.approx(distance, abs=5e-3 if distance < 1 else 5e-2)
+    result = abs(run(small, dynamic, adam, 400).tensors["w"].item() + 0.5)
+    assert result == pytest.approx(distance, abs=5e-3 if distance < 1 else 5e-2)

@@ -250,8 +250,8 @@ def test_an_answer_of_another_make_leaves_with_the_same_bytes_and_is_no_more_the
     work.update(dict.fromkeys(work, 0))
     reply = SiteLimitsFilter().process(sent, fl_ctx)
     assert work == {"to_numpy": 2010, "to_tensors": 2010, "hashed": 4 * 2010}
-    own = SiteLimitsFilter().limit("train", Update("a", 2, dict(BIG), 5, 9), context(**NOISE))
-    assert in_bytes(reply) == in_bytes(own)
+    local = SiteLimitsFilter().limit("train", Update("a", 2, dict(BIG), 5, 9), context(**NOISE))
+    assert in_bytes(reply) == in_bytes(local)
     assert len({line["sha256"] for line in ledger(tmp_path)}) == 1
     unlimited = SiteLimitsFilter().process(sent, context())
     assert not np.shares_memory(unlimited["DXO"]["data"]["w"], sent["DXO"]["data"]["w"])

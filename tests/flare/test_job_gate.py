@@ -30,7 +30,7 @@ class Answers(RequestProcessor):
         return self.answer
 
 
-def asked(topic: str, answer: Message | Exception) -> Message:
+def requested(topic: str, answer: Message | Exception) -> Message:
     return CodedReplies(Answers(topic, answer)).process(Message(topic, b""), None)
 
 
@@ -45,21 +45,21 @@ def asked(topic: str, answer: Message | Exception) -> Message:
     ],
 )
 def test_an_error_becomes_a_code(topic, answer, code, caplog):
-    reply = asked(topic, answer)
+    reply = requested(topic, answer)
     assert reply.body == code and reply.get_header(MsgHeader.RETURN_CODE) == ReturnCode.ERROR
     assert (PATIENT in caplog.text) == (code != "NOT_PLAIN_JSON"), "the text stays in the site's own log"
 
 
 def test_nvflare_still_sees_that_a_job_did_not_start(caplog):
     """It looks at the beginning of the text."""
-    reply = asked(TrainingTopic.START_JOB, Message("reply", f"{ERROR_MSG_PREFIX}: Start job exception: {PATIENT}."))
+    reply = requested(TrainingTopic.START_JOB, Message("reply", f"{ERROR_MSG_PREFIX}: Start job exception: {PATIENT}."))
     assert reply.body == f"{ERROR_MSG_PREFIX}: START_FAILED" and PATIENT in caplog.text
 
 
 @pytest.mark.parametrize("answer", [ok_reply(body="deployed app to site"), Message("reply", "OK"), ok_reply()])
 def test_what_is_no_error_stays(answer):
     body = answer.body
-    assert asked(TrainingTopic.DEPLOY, answer).body == body
+    assert requested(TrainingTopic.DEPLOY, answer).body == body
 
 
 def test_every_phrase_is_one_of_nvflares():

@@ -52,7 +52,7 @@ def test_a_site_that_starts_anew_now_and_then_and_the_process_of_a_job_are_not(c
 @pytest.mark.parametrize(
     ("peer", "stopped", "told"), [("server", False, 1), ("server", True, 0), ("ct_north.6f96", False, 0)]
 )
-def test_a_site_notices_that_the_server_ends_its_connections(clock, caplog, peer, stopped, told):
+def test_a_site_notices_that_the_server_ends_its_connections(clock, caplog, peer, stopped, reported):
     watch_site()
     known = SimpleNamespace(sfm_endpoint=SimpleNamespace(endpoint=Endpoint(peer)))
     manager = SimpleNamespace(sfm_conns={"CN1": known}, stopped=stopped)
@@ -60,4 +60,4 @@ def test_a_site_notices_that_the_server_ends_its_connections(clock, caplog, peer
         clock.now += 40
         ConnManager.close_connection(manager, SimpleNamespace(name="CN1"))
         ConnManager.close_connection(manager, SimpleNamespace(name="CN2"))  # closed before it was known whose it is
-    assert [record.getMessage() for record in caplog.records].count(AT_SITE) == told
+    assert [record.getMessage() for record in caplog.records].count(AT_SITE) == reported

@@ -40,7 +40,7 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setattr(lost_processes, "_failure", lambda self, request: "reply")
     monkeypatch.setattr(lost_processes, "_complete", lambda self, workspace, job_id, process: None)
     (tmp_path / JOB).mkdir()
-    told, resolved = [], []
+    reported, resolved = [], []
     clients = {f"token_{name}": Client(name, f"token_{name}") for name in ("ct_north", "ct_east")}
     runner = SimpleNamespace(
         resolve_client_outcome=lambda job_id, name: resolved.append((job_id, name)),
@@ -55,11 +55,11 @@ def server(tmp_path, monkeypatch):
     )
     return SimpleNamespace(
         engine=engine,
-        told=told,
+        reported=reported,
         resolved=resolved,
         client_manager=SimpleNamespace(clients=clients),
         log=tmp_path / JOB / "log.txt",
-        _notify_dead_job=lambda client, job_id, reason: told.append((client.name, job_id, reason)),
+        _notify_dead_job=lambda client, job_id, reason: reported.append((client.name, job_id, reason)),
     )
 
 
@@ -69,7 +69,7 @@ def heartbeat(name, *jobs):
 
 def test_a_site_that_started_anew_without_the_job_is_told_to_it(server):
     assert sync_client_jobs(server, heartbeat("ct_east"), "a new token") == ["abort this"]
-    assert server.told == [("ct_east", JOB, "site 'ct_east': it has started anew and runs this job no longer")]
+    assert server.reported == [("ct_east", JOB, "site 'ct_east': it has started anew and runs this job no longer")]
     assert server.resolved == [(JOB, "ct_east")]
 
 
@@ -80,7 +80,7 @@ def test_a_site_that_started_anew_without_the_job_is_told_to_it(server):
 )
 def test_other_heartbeats_are_left_to_nvflare(server, name, jobs, token):
     sync_client_jobs(server, heartbeat(name, *jobs), token)
-    assert not server.told and not server.resolved
+    assert not server.reported and not server.resolved
 
 
 def test_the_log_names_the_site_whose_process_ended_and_what_to_do(server):

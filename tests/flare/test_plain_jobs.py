@@ -168,8 +168,8 @@ def deploy_at_server(kit: Path, app: Path, job_id: str = ID, **changes) -> str:
 
 
 JOBS = [f"{part}_{kind}" for part in ("meta", "server", "client") for kind in ("env", "file", "url")]
-BESIDE = ["default", "deeper", "named_json", "yaml", "beside", "capitals", "in_custom", "elsewhere", "variables"]
-CLIENT = [name for name in JOBS if name.startswith("client")] + [f"client_{name}" for name in [*BESIDE, "settings"]]
+PLACES = ["default", "deeper", "named_json", "yaml", "beside", "capitals", "in_custom", "elsewhere", "variables"]
+CLIENT = [name for name in JOBS if name.startswith("client")] + [f"client_{name}" for name in [*PLACES, "settings"]]
 ALL = [*dict.fromkeys([*JOBS, *CLIENT])]
 
 
@@ -376,9 +376,9 @@ def test_a_kit_of_ours_passes_the_check_of_a_site(made):
 def test_nvflare_has_other_formats_in_the_known_places_only():
     """A version of NVFlare that has more of them needs a look at the walls first."""
     root, importing = Path(nvflare.__file__).parent, re.compile(r"^\s*(?:from|import) (?:pyhocon|omegaconf)\b", re.M)
-    found = {path.relative_to(root) for path in root.rglob("*.py") if importing.search(path.read_text("utf-8"))}
+    result = {path.relative_to(root) for path in root.rglob("*.py") if importing.search(path.read_text("utf-8"))}
     commands = {Path("cli.py"), Path("utils/cli_utils.py")}  # of a person at a terminal, and so is tool/
-    readers = {path for path in found - commands if path.parts[0] != "tool"}
+    readers = {path for path in result - commands if path.parts[0] != "tool"}
     assert readers == {Path(f"fuel_opt/utils/{name}_loader.py") for name in ("pyhocon", "omegaconf")}
     assert {ending.split(".")[1] for ending in ConfigFormat.config_ext_formats()} <= job_archive.FORMATS
 

@@ -30,7 +30,7 @@ REGISTERS = {"register_request_cb": True, "register_blob_cb": True, "register_au
 
 def registered() -> set[tuple[str, str]]:
     """(channel, topic) of every registration in NVFlare's source, '*' standing for what only a running job knows."""
-    found = set()
+    result = set()
     for path in ROOT.rglob("*.py"):
         text = path.read_text("utf-8")
         if not any(f"{name}(" in text for name in REGISTERS):
@@ -43,8 +43,8 @@ def registered() -> set[tuple[str, str]]:
                 words = [*call.args[: 1 + REGISTERS[name]]]
                 channel = given.get("channel", words.pop(0) if words and REGISTERS[name] else None)
                 topic = given.get("topic", words.pop(0) if words else None)
-                found.add((value_of(channel, module) if REGISTERS[name] else AUX, value_of(topic, module)))
-    return found
+                result.add((value_of(channel, module) if REGISTERS[name] else AUX, value_of(topic, module)))
+    return result
 
 
 def value_of(node, module) -> str:

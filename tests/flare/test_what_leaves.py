@@ -60,17 +60,17 @@ class Wire:
 
     def private(self):
         """Every tensor of the site's kept state: private layers, optimizer, teacher."""
-        found = {}
+        result = {}
 
         def walk(value, name):
             if isinstance(value, torch.Tensor):
-                found[name] = value
+                result[name] = value
             for key, item in value.items() if isinstance(value, dict) else ():
                 walk(item, f"{name}.{key}")
 
         for path in (self.run / "fedmed/state").glob("*.pt"):
             walk(load_tensors(path), path.stem)
-        return found
+        return result
 
     def secrets(self, secrets_type):
         site = load_site(self.site)
@@ -105,7 +105,7 @@ def test_a_hospital_with_videos_alone_sends_the_features_and_not_the_classifier(
     model = ModelStore(read_job(job), tmp_path).initial
     sizes = {name: tensor.numel() * tensor.element_size() for name, tensor in model.items()}
     head = [name for name in sizes if name.startswith("classifier.")]
-    features, beside, sent = sum(sizes.values()) - sum(sizes[name] for name in head), 350 * len(sizes), {}
+    features, further, sent = sum(sizes.values()) - sum(sizes[name] for name in head), 350 * len(sizes), {}
     for site in ("lap_bay", "lap_harbor"):
         end = Wire(site, job, tmp_path, monkeypatch, model)
         reply = FLModelUtils.from_shareable(end.ask("train"))
@@ -113,7 +113,7 @@ def test_a_hospital_with_videos_alone_sends_the_features_and_not_the_classifier(
             head if site == "lap_harbor" else []
         )
         sent[site] = end.sent[-1]
-    assert features < len(sent["lap_bay"]) < features + beside and b"classifier" not in sent["lap_bay"]
+    assert features < len(sent["lap_bay"]) < features + further and b"classifier" not in sent["lap_bay"]
     assert len(sent["lap_harbor"]) - len(sent["lap_bay"]) > sum(sizes[name] for name in head)
 
 

@@ -84,9 +84,9 @@ def test_each_site_is_scored_with_its_own_layers_and_one_that_never_trains_says_
     assert set(result["test"]) == {"lap_hei1"} and result["untested"] == {"lap_hei2": "it trains nothing"}
     untested = "Not tested: lap_hei2, which has no private layers of its own: it trains nothing."
     assert untested in page(read_run(tmp_path / "ws"))
-    own = load_tensors(tmp_path / "ws/lap_hei1/simulate_job/fedmed/state/round_0.pt")["private"]
-    layers = {key.rpartition(".")[0] for key in own}
-    assert private <= own.keys() and len(own) == 2 * len(layers)
+    local = load_tensors(tmp_path / "ws/lap_hei1/simulate_job/fedmed/state/round_0.pt")["private"]
+    layers = {key.rpartition(".")[0] for key in local}
+    assert private <= local.keys() and len(local) == 2 * len(layers)
     kinds = {type(server.store._network.get_submodule(layer)).__name__ for layer in layers}
     assert kinds == ({"Linear"} if name == "fedrep" else {"GroupNorm"})
 
@@ -120,8 +120,8 @@ def test_amplitudes_travel_once_and_stay(write_tiny_tools_job, allow_extras, tmp
     for site, other in (("lap_hei1", "lap_hei2"), ("lap_hei2", "lap_hei1")):
         assert banks[site].shape == (4, 3, 24, 17) and banks[site].dtype == torch.float16
         assert torch.equal(banks[site][:2], banks[other][2:]), "first its own, then the other's, bit for bit"
-        told = [line for line in read_ledger(tmp_path / "ws" / site) if line["answer"] == "metadata"]
-        assert [(line["extras"], line["bytes"]) for line in told] == [({"amplitude": "float16 2×3×24×17"}, size)]
+        reported = [line for line in read_ledger(tmp_path / "ws" / site) if line["answer"] == "metadata"]
+        assert [(line["extras"], line["bytes"]) for line in reported] == [({"amplitude": "float16 2×3×24×17"}, size)]
         page = html(ledger_sheet(read_ledger(tmp_path / "ws" / site)))
         assert "extras: amplitude, 4.9 kB" in page and "an image that somebody has can be recognised" in page
     (note,) = exchange_notes(read_run(tmp_path / "ws"))

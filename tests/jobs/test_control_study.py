@@ -40,10 +40,10 @@ def without(*lines, text=TEXT):
 
 def test_sites_without_labels_are_only_scored_and_all_else_is_equal():
     study = job().study
-    found = left_out(study)
-    assert found.sites == {"a": "supervised", "b": "evaluate", "c": "evaluate", "d": "evaluate"}
-    assert found.min_clients == 1
-    assert found.model_dump(exclude={"sites", "min_clients"}) == study.model_dump(exclude={"sites", "min_clients"})
+    result = left_out(study)
+    assert result.sites == {"a": "supervised", "b": "evaluate", "c": "evaluate", "d": "evaluate"}
+    assert result.min_clients == 1
+    assert result.model_dump(exclude={"sites", "min_clients"}) == study.model_dump(exclude={"sites", "min_clients"})
     assert study.sites["b"] == "unsupervised"
 
 
@@ -51,16 +51,16 @@ def test_sites_that_are_only_scored_see_images_at_the_scale_that_they_had():
     coarse = "overrides: {supervised: {pixdim: [8, 8, 16]}, unsupervised: {pixdim: [8, 8, 16], batch_size: 1}"
     text = without("overrides") + coarse
     for scored in ("}\n", ", evaluate: {window_batch: 2, pixdim: [8, 8, 16]}}\n"):
-        found = control_job(job((text + scored).replace("  c: evaluate\n", "")))
-        assert found.study.overrides["evaluate"]["pixdim"] == [8, 8, 16]
-        assert "batch_size" not in found.study.overrides["evaluate"]
-        assert files(found), "and the bundle accepts it"
+        result = control_job(job((text + scored).replace("  c: evaluate\n", "")))
+        assert result.study.overrides["evaluate"]["pixdim"] == [8, 8, 16]
+        assert "batch_size" not in result.study.overrides["evaluate"]
+        assert files(result), "and the bundle accepts it"
 
 
 def test_a_site_without_a_test_list_is_taken_out_altogether():
-    found = left_out(job().study, unscored=["d", "c", "a"])  # the others have their work in any case
-    assert found.sites == {"a": "supervised", "b": "evaluate", "c": "evaluate"}
-    assert found.user_weights == {"b": 2}
+    result = left_out(job().study, unscored=["d", "c", "a"])  # the others have their work in any case
+    assert result.sites == {"a": "supervised", "b": "evaluate", "c": "evaluate"}
+    assert result.user_weights == {"b": 2}
 
 
 def test_min_clients_that_the_labelled_sites_can_meet_stays():

@@ -180,10 +180,12 @@ def numbers(tensor):
 
 def test_neither_indicator_nor_what_the_server_learns_alone_travels(run, passed, never_sent):
     messages = [written(message) for _, *both in passed for message in both]
-    told = [tensor for tensors in never_sent.values() for tensor in tensors]
+    reported = [tensor for tensors in never_sent.values() for tensor in tensors]
     assert len({data for tensor in never_sent["indicator"] for data in numbers(tensor)}) == 2 * 3, "two sites, one more"
-    assert len(never_sent["domain"]) == 2 and all(tensor.unique().numel() >= 8 for tensor in told)
-    assert not [tensor for tensor in told for data in numbers(tensor) if any(data in message for message in messages)]
+    assert len(never_sent["domain"]) == 2 and all(tensor.unique().numel() >= 8 for tensor in reported)
+    assert not [
+        tensor for tensor in reported for data in numbers(tensor) if any(data in message for message in messages)
+    ]
     sent = next(answer.tensors["head.weight"] for _, task, answer in passed if task.name == "train")
     assert [numbers(sent)[0] in message for message in messages].count(True) == 1, "what is sent is found"
     for _, task, answer in passed:

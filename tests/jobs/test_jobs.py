@@ -22,14 +22,14 @@ def texts(job):
 @pytest.mark.parametrize(
     ("name", "own", "overlays"), [("covid_agreement", set(), []), ("covid_fssl", LOSES_LEAST, ["one_cycle"])]
 )
-def test_paper_job_differs_only_in_overlay_rounds_and_steps(name, own, overlays):
+def test_paper_job_differs_only_in_overlay_rounds_and_steps(name, local, overlays):
     demo, paper = read_job(shipped(name)), read_job(shipped(f"{name}_paper"))
     ours, theirs = demo.study.model_dump(), paper.study.model_dump()
-    assert {key for key in ours if ours[key] != theirs[key]} <= SIZE | ({"overrides"} if own else set())
+    assert {key for key in ours if ours[key] != theirs[key]} <= SIZE | ({"overrides"} if local else set())
     assert demo.rule == paper.rule
     for role in set(demo.study.sites.values()):
         a, b = demo.overrides(role), paper.overrides(role)
-        assert {key for key in a.keys() | b.keys() if a.get(key) != b.get(key)} <= own
+        assert {key for key in a.keys() | b.keys() if a.get(key) != b.get(key)} <= local
     assert demo.overlays(demo.model_role) == ["demo", *paper.overlays(paper.model_role), *overlays]
     assert (paper.study.rounds, paper.study.steps) == (50, 400)
     assert texts(name).keys() == texts(f"{name}_paper").keys()
@@ -57,8 +57,8 @@ def test_partial_job_keeps_the_decoder_and_asks_a_demo_site_that_allows_it(tmp_p
         role: json.loads((folder / f"app_{role}/config/config_fed_client.json").read_text())
         for role in ("supervised", "unsupervised", "evaluate")
     }
-    asked = {role: "release" in config["executors"][0]["tasks"] for role, config in executors.items()}
-    assert asked == {"supervised": True, "unsupervised": False, "evaluate": False}
+    requested = {role: "release" in config["executors"][0]["tasks"] for role, config in executors.items()}
+    assert requested == {"supervised": True, "unsupervised": False, "evaluate": False}
     demo = {path.stem: yaml.safe_load(path.read_text()) for path in (JOBS.parent / "site_configs/demo").glob("ct_*")}
     assert [site for site, values in demo.items() if values.get("allow_release")] == ["ct_north"]
 

@@ -51,8 +51,10 @@ def test_labels_teach_first_and_statistics_stay_at_home(name):
     assert study.warm_start.rounds >= study.rounds // 3 and study.buffers == {"unsupervised": "local"}
     assert study.select == "mean", "validation, which knows nothing of the others' gain, would choose the warm start"
     assert study.role_overlays == {"supervised": ["one_cycle"]}
-    own = study.overrides["supervised"]
-    assert own["cycle_share"] * study.rounds == pytest.approx(study.warm_start.rounds, abs=1), "its rate is low by then"
+    of_site = study.overrides["supervised"]
+    assert of_site["cycle_share"] * study.rounds == pytest.approx(study.warm_start.rounds, abs=1), (
+        "its rate is low by then"
+    )
 
 
 @pytest.mark.parametrize("name", ["phases_fedcy_paper", "phases_fedcy_gn"])
@@ -148,8 +150,8 @@ def test_every_site_keeps_how_both_models_see_its_frames(workspace):
     result = result_of(workspace)
     assert set(result["test_first"]) == set(SITES) and "points" not in json.dumps(result)
     for site in SITES:
-        own = next(one for one in read_run(workspace).sites if one.name == site)
-        first, selected = feature_pictures(own).values()
+        of_site = next(one for one in read_run(workspace).sites if one.name == site)
+        first, selected = feature_pictures(of_site).values()
         assert first.phases.tolist() == selected.phases.tolist() and len(first.phases) > 20
         assert not np.allclose(first.points, selected.points) or result["best_round"] == -1
         assert result["test_first"][site]["n_frames"] == result["test"][site]["n_frames"]

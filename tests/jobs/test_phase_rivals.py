@@ -68,7 +68,7 @@ def test_a_round_with_the_labels_of_one_hospital(one_round):
 
 def test_a_round_with_labels_everywhere(labels_everywhere, one_round):
     server, line, result = one_round("phases_fedavg")
-    frames = {site: own["n_samples"] for site, own in line["sites"].items()}
+    frames = {site: local["n_samples"] for site, local in line["sites"].items()}
     assert line["coefficients"] == pytest.approx({site: n / sum(frames.values()) for site, n in frames.items()})
     assert line["coefficients"].keys() == {*OTHERS, "lap_harbor"} and not line["refused"]
     assert scored(result) == {*OTHERS, "lap_harbor", "lap_isle"}
@@ -92,14 +92,14 @@ def test_a_round_with_pseudo_labels(one_round, name):
     server, line, result = one_round(name, {"unsupervised": {"confidence": 0.1}})
     assert not line["refused"] and scored(result) == {*OTHERS, "lap_harbor", "lap_isle"}
     for site in OTHERS:
-        own = line["sites"][site]
-        assert own["train_sure_fraction"] > 0 and 1 / 6 <= own["train_commonest_fraction"] <= 1
-        assert own["train_loss"] > 0 and own["n_samples"] > 16
+        local = line["sites"][site]
+        assert local["train_sure_fraction"] > 0 and 1 / 6 <= local["train_commonest_fraction"] <= 1
+        assert local["train_loss"] > 0 and local["n_samples"] > 16
     if name == "phases_fedrgd":
         assert set(line["coefficients"].values()) == {1 / 3} and not any("running" in name for name in server.tensors)
     else:
         assert line["coefficients"]["lap_bay"] == pytest.approx(
-            line["sites"]["lap_bay"]["n_samples"] / sum(own["n_samples"] for own in line["sites"].values())
+            line["sites"]["lap_bay"]["n_samples"] / sum(local["n_samples"] for local in line["sites"].values())
         )
 
 
@@ -171,8 +171,8 @@ def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_
         sent = [update.tensors[name] for _, update in first.values() if name in update.tensors]
         if value.is_floating_point():
             assert torch.allclose(value, given + torch.stack(sent).mean(dim=0), atol=1e-6), name
-    for own in (line["sites"][site] for site in OTHERS):
-        assert own["train_helper_divergence"] > 0 and 0 < own["train_psi_share"] <= 1
+    for local in (line["sites"][site] for site in OTHERS):
+        assert local["train_helper_divergence"] > 0 and 0 < local["train_psi_share"] <= 1
     assert server.applied.values == {}, "helpers stay until others come"
     html, _ = write_report(tmp_path / "ws", tmp_path / "report")
     assert "Entries of ψ that are not 0" in html.read_text(), "though no tensor is of all sites"

@@ -28,8 +28,8 @@ def test_what_may_differ_is_no_fault(job_of):
 def test_each_value_that_differs_is_named_with_both_roles():
     sizes = ([27, 48], [72, 96])
     bundle, other = (Bundle("surgical_tool_classification", overrides={"image_size": size}) for size in sizes)
-    (told,) = role_differences({"supervised": bundle, "evaluate": other})
-    assert told.startswith("'image_size' is [27, 48] for the role 'supervised' and [72, 96] for 'evaluate'")
+    (reported,) = role_differences({"supervised": bundle, "evaluate": other})
+    assert reported.startswith("'image_size' is [27, 48] for the role 'supervised' and [72, 96] for 'evaluate'")
     assert list(role_differences({"supervised": bundle})) == []
 
 

@@ -112,10 +112,10 @@ def test_an_update_counts_by_the_frames_that_were_seen(run, passed):
 def test_every_site_is_scored_video_by_video(run):
     tested = result_of(run)["test"]
     assert set(tested) == {"lap_harbor", "lap_bay", "lap_cliff", "lap_isle"}
-    for site, found in tested.items():
-        assert 0 <= found["f1_mean"] <= 1 and found["n_cases"] == 1
+    for site, result in tested.items():
+        assert 0 <= result["f1_mean"] <= 1 and result["n_cases"] == 1
         (table,) = run.glob(f"{site}/**/evaluation/frames/*.csv")
-        assert len(table.read_text().splitlines()) == 1 + found["n_frames"]
+        assert len(table.read_text().splitlines()) == 1 + result["n_frames"]
 
 
 @pytest.fixture
@@ -123,14 +123,14 @@ def encoder_passes(monkeypatch):
     """Frames of each pass of an encoder."""
     from surgical_phase.encoders import FrameEncoder
 
-    found, original = [], FrameEncoder.forward
+    result, original = [], FrameEncoder.forward
 
     def forward(self, x):
-        found.append(len(x))
+        result.append(len(x))
         return original(self, x)
 
     monkeypatch.setattr(FrameEncoder, "forward", forward)
-    return found
+    return result
 
 
 @pytest.fixture

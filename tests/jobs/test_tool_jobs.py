@@ -97,15 +97,15 @@ def test_one_round_with_videos(workspace, sites):
     tests = result_of(workspace)["test"]
     tools = [one.name for one in Bundle("surgical_tool_classification", ["demo"]).classes]
     for site in SITES:
-        found = tests[site]
-        assert 0 <= found["f1_mean"] <= 1 and found["n_cases"] == 1 and "f1_std" not in found
-        counts = LabelCounts.from_numbers(found, tools)
-        assert counts is not None and counts.f1().mean() == pytest.approx(found["pooled_f1_zero"])
+        result = tests[site]
+        assert 0 <= result["f1_mean"] <= 1 and result["n_cases"] == 1 and "f1_std" not in result
+        counts = LabelCounts.from_numbers(result, tools)
+        assert counts is not None and counts.f1().mean() == pytest.approx(result["pooled_f1_zero"])
         (place,) = workspace.glob(f"{site}/**/evaluation")
         (frames,) = (place / "frames").iterdir()
         with frames.open() as file:
             rows = list(csv.DictReader(file))
-        assert len(rows) == found["n_frames"]
+        assert len(rows) == result["n_frames"]
         seen = [sum(int(row[f"true_{tool}"]) for row in rows) for tool in tools]
         assert seen == (counts.tp + counts.fn).tolist()
         assert all((place / f"{name}.npz").is_file() for name in ("best", "median", "worst"))

@@ -42,9 +42,9 @@ def test_fedmoco_is_fedavg_with_its_two_additions():
     adaptive = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap", "floor": 0.0}
     assert plain.short_rule["args"] == {"weighting": "samples"}
     assert ours.short_rule == {**plain.short_rule, "args": {"weighting": adaptive}}
-    own = {key: value for key, value in ours.recorded.items() if value != plain.recorded.get(key)}
-    assert own.pop("method")["path"] == "fedmed.systems.fedmoco.method.FedMoCo"
-    assert own == {"name": "cxr_fedmoco"} and not plain.exchange.names
+    of_site = {key: value for key, value in ours.recorded.items() if value != plain.recorded.get(key)}
+    assert of_site.pop("method")["path"] == "fedmed.systems.fedmoco.method.FedMoCo"
+    assert of_site == {"name": "cxr_fedmoco"} and not plain.exchange.names
     assert (ours.exchange.first_round, ours.exchange.names) == (6, ("mu", "sigma", "n"))
 
 
@@ -86,10 +86,10 @@ def test_pre_training_needs_a_bundle_that_has_it(job_of, tmp_path):
 def test_demo_sites_let_the_values_of_the_method_leave():
     for name in ("cxr_fedmoco_six", "cxr_agreement"):
         job = read_job(shipped(name))
-        asked = {value.name for value in job.method.values()}
+        requested = {value.name for value in job.method.values()}
         for site in job.study.sites:
             values = yaml.safe_load((CHECKOUT / "site_configs" / "demo" / f"{site}.yaml").read_text())
-            assert asked and asked <= set(values["privacy"]["allowed_extras"])
+            assert requested and requested <= set(values["privacy"]["allowed_extras"])
 
 
 def test_agreement_learns_from_two_hospitals_without_labels(fedmed_home, tmp_path):

@@ -89,10 +89,14 @@ def test_it_opens_no_image_and_knows_what_stays(tiny_job, blind):
         ({"release_from": "all", "release_keep": True}, {"allow_kept_release": True}, "this site allows that."),
     ],
 )
-def test_it_says_what_becomes_of_released_layers(tiny_job, blind, study, allowed, told):
+def test_it_says_what_becomes_of_released_layers(tiny_job, blind, study, allowed, reported):
     job = tiny_job(sites=TWO, rounds=4, **{**PARTIAL, **study})
     made = forecast(job, blind(allow_release=True, **allowed))
-    assert made.disclosures[3].task == "release" and told in made.released and made.released[:20] in forecast_page(made)
+    assert (
+        made.disclosures[3].task == "release"
+        and reported in made.released
+        and made.released[:20] in forecast_page(made)
+    )
     assert forecast(job, blind()).released == ""
 
 

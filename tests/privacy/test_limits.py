@@ -103,8 +103,8 @@ def test_a_site_chooses_how_many_cases_are_enough_and_made_up_data_needs_one(lim
     scores = {"dice_mean": 0.8, "n_cases": 2}
     assert limits(min_cases=2).metrics("evaluate", None, scores) == scores
     assert parse_site("ct_north", {"demo": "chest_ct_tiny"}, tmp_path / "x.yaml").privacy.min_cases == 1
-    asked = {"demo": "chest_ct_tiny", "privacy": {"min_cases": 9}}
-    assert parse_site("ct_north", asked, tmp_path / "x.yaml").privacy.min_cases == 9
+    requested = {"demo": "chest_ct_tiny", "privacy": {"min_cases": 9}}
+    assert parse_site("ct_north", requested, tmp_path / "x.yaml").privacy.min_cases == 9
 
 
 def test_scalars_for_tensorboard_pass_the_same_list(limits):

@@ -319,10 +319,10 @@ def test_a_project_with_several_mistakes_names_all_with_their_lines(tmp_path):
     (tmp_path / "wrong.yml").write_text(text)
     with pytest.raises(SiteConfigError) as caught:
         read_project(tmp_path / "wrong.yml")
-    first, *found = str(caught.value).splitlines()
+    first, *result = str(caught.value).splitlines()
     where = [number for number, line in enumerate(text.splitlines(), 1) if "sever" in line or "fedmed_role: x" in line]
     assert first.endswith("wrong.yml: 2 mistakes:")
-    assert [line.split(":")[0] for line in found] == [f"  line {number}" for number in where]
+    assert [line.split(":")[0] for line in result] == [f"  line {number}" for number in where]
 
 
 @pytest.mark.parametrize("props", [{"connection_security": "tls"}, {"fedmed_role": "doctor"}, {"custom_code": "yes"}])

@@ -39,8 +39,8 @@ class Store(SimpleNamespace):
     """Stands for a bundle's model, with real files."""
 
     def __init__(self, folder):
-        told = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
-        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
+        reported = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
+        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **reported)
         initial = {name: tensor.clone() for name, tensor in MODEL.items()}
         facts = {"seed": 0, "checkpoint": None, "taken": [], "groups": {"full": [], "head": [r"^decoder\."]}}
         super().__init__(bundle=bundle, initial=initial, folder=folder, classes_learnt=(), **facts)
@@ -60,9 +60,9 @@ class Site:
 
     def train(self, task):
         self.state.earlier = task.earlier
-        own = self.state.load(task.private_round)
-        tensors = {**MODEL, **own.get("private", {}), **task.tensors}
-        step = derive_seed(0, self.name, task.round) % 1000 / 1000 + float(own.get("momentum", 0.0))
+        local = self.state.load(task.private_round)
+        tensors = {**MODEL, **local.get("private", {}), **task.tensors}
+        step = derive_seed(0, self.name, task.round) % 1000 / 1000 + float(local.get("momentum", 0.0))
         step += sum(float(torch.as_tensor(value).sum()) for value in task.extras.values())
         after = {n: t + 1 if n == COUNTER else torch.sin(3 * t + step) for n, t in tensors.items()}
         policy = self.server.policies.of(self.server.study.sites[self.name], task.round)
@@ -77,8 +77,8 @@ class Site:
 
     def score(self, task):
         self.state.earlier = task.earlier
-        own = self.state.load(task.private_round).get("private", {})
-        total = sum(float(t.double().sum()) for t in {**task.tensors, **own}.values())
+        local = self.state.load(task.private_round).get("private", {})
+        total = sum(float(t.double().sum()) for t in {**task.tensors, **local}.values())
         value = 0.5 + 0.5 * math.sin(100 * total)
         return {"val_dice": value, "dice_mean": value, "dice_std": 0.0, "n_cases": 1}
 

@@ -12,7 +12,7 @@ from fedmed.reports.run_contents import Site
 from fedmed.reports.run_files import Round
 from fedmed.systems.agreement.report import AddedWeightSection
 from fedmed.systems.fedcy.method import FedCy
-from fedmed.systems.fedcy.report import SentPartsSection, shares, whose
+from fedmed.systems.fedcy.report import SentPartsSection, shares, trained_by
 from fedmed.systems.fedst.report import ChannelGatesSection, ServerTrainingSection, gates_figure, server_points
 from tests.reports.records import change_rounds
 
@@ -106,12 +106,12 @@ def run():
 
 def test_whose_the_parts_are(run):
     roles = {"a": "supervised", "b": "unsupervised", "c": "evaluate"}
-    assert whose(run(roles)) == "b sends the features alone, which are averaged; the rest is that of a. "
+    assert trained_by(run(roles)) == "b sends the features alone, which are averaged; the rest is that of a. "
     two = {"a": "supervised", "b": "supervised", "c": "unsupervised", "d": "unsupervised"}
-    assert whose(run(two)).startswith("c and d send the features alone")
-    assert "the rest is the mean of those of a and b." in whose(run(two))
-    assert whose(run({"a": "supervised", "c": "evaluate"})) == "", "nobody sends less"
-    assert whose(run({"a": "supervised", "b": "supervised"}, SupervisedFedAvg)) == ""
+    assert trained_by(run(two)).startswith("c and d send the features alone")
+    assert "the rest is the mean of those of a and b." in trained_by(run(two))
+    assert trained_by(run({"a": "supervised", "c": "evaluate"})) == "", "nobody sends less"
+    assert trained_by(run({"a": "supervised", "b": "supervised"}, SupervisedFedAvg)) == ""
 
 
 def test_the_chart(run):

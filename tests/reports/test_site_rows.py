@@ -45,7 +45,7 @@ def test_labels_are_told_by_what_a_site_reported_and_none_are_claimed_where_nobo
 
 def test_each_labelled_sites_own_best_stands_beside_the_selected_model(fake_run):
     run = read_run(fake_run(rounds=2))
-    assert "own best" not in page(run) and all(row.own is None for row in site_rows.site_rows(run))
+    assert "own best" not in page(run) and all(row.site_best is None for row in site_rows.site_rows(run))
     best = {"ct_north": {"dice_mean": 0.777, "model_round": 0}, "ct_south": {"dice_mean": 0.666, "model_round": -1}}
     run = with_result(run, test_own=best)
     text = page(run)

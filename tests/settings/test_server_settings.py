@@ -55,9 +55,9 @@ def test_a_wrong_environment_is_named(configs, monkeypatch):
 
 def test_a_site_lists_its_own(tmp_path):
     values = {"data_root": str(tmp_path), "device": "cpu"}
-    for said, found in (({}, ()), ({"allowed_classes": ["a.B"]}, ("a.B",))):
+    for said, result in (({}, ()), ({"allowed_classes": ["a.B"]}, ("a.B",))):
         (tmp_path / "a.yaml").write_text(yaml.safe_dump({**values, **said}))
-        assert load_file(tmp_path / "a.yaml").allowed_classes == found
+        assert load_file(tmp_path / "a.yaml").allowed_classes == result
     (tmp_path / "a.yaml").write_text(yaml.safe_dump({**values, "allowed_classes": "a.B"}))
     with pytest.raises(SiteConfigError, match="key 'allowed_classes' is 'a.B'; it must be a list"):
         load_file(tmp_path / "a.yaml")
@@ -94,8 +94,8 @@ def test_the_demos_own_server_is_for_jobs_of_demo_sites_alone(tmp_path, monkeypa
     (tmp_path / "demo" / "ct_x.yaml").touch()
     (tmp_path / "server.yaml").write_text("threads: 7")
     monkeypatch.setattr(server, "DEMO", tmp_path / "server.yaml")
-    found = {"ct_x": tmp_path / "demo" / "ct_x.yaml", "own": tmp_path / "own.yaml"}
-    monkeypatch.setattr(server, "find_site_file", lambda site: found[site])
+    result = {"ct_x": tmp_path / "demo" / "ct_x.yaml", "own": tmp_path / "own.yaml"}
+    monkeypatch.setattr(server, "find_site_file", lambda site: result[site])
     assert [load_server(sites=sites).threads for sites in (["ct_x"], ["ct_x", "own"], [])] == [7, 1, 1]
 
 

@@ -67,8 +67,8 @@ def test_a_yaml_in_the_home_folder_or_in_a_prepared_folder_there_is_found(write,
     monkeypatch.delenv("FEDMED_SITE_CONFIGS", raising=False)
     prepared = write(minimal, tmp_path / "sites" / "ct_north", "ct_north.yaml")
     assert find_site_file("ct_north") == prepared
-    own = write(minimal, tmp_path / "sites", "ct_north.yaml")
-    assert find_site_file("ct_north") == own
+    of_site = write(minimal, tmp_path / "sites", "ct_north.yaml")
+    assert find_site_file("ct_north") == of_site
 
 
 def test_missing_file_names_every_place_and_shows_an_example(tmp_path, monkeypatch):

@@ -116,8 +116,8 @@ def test_classes_of_an_image_are_not_flipped_back():
     pooled = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3), torch.nn.Softmax(dim=1))
     engine, image = build(pooled, [{"image": torch.rand(2, 1, 4, 4)}], flips=[1]), torch.rand(2, 1, 4, 4)
     torch.manual_seed(0)
-    found = {tuple(engine.predicted(image, pooled).flatten().tolist()) for _ in range(8)}
-    assert found == {tuple(pooled(one).flatten().tolist()) for one in (image, image.flip(3))}
+    result = {tuple(engine.predicted(image, pooled).flatten().tolist()) for _ in range(8)}
+    assert result == {tuple(pooled(one).flatten().tolist()) for one in (image, image.flip(3))}
 
 
 def test_a_model_alone_is_asked_twice(network, unlabeled):
@@ -139,11 +139,11 @@ def test_the_labelled_mean_is_frozen_and_is_the_model_that_came_until_another_is
 def test_private_layers_of_the_frozen_model_are_the_sites_own(network, unlabeled):
     mean = another(network).state_dict()
     shared = {name: tensor for name, tensor in mean.items() if not name.startswith("layers.3")}
-    own = copy.deepcopy(network.layers[3].state_dict())
+    local = copy.deepcopy(network.layers[3].state_dict())
     engine = build(network, unlabeled)
     engine.receive({"labelled_mean": shared})
     engine.run()
-    assert torch.equal(engine.frozen.layers[3].bias, own["bias"])
+    assert torch.equal(engine.frozen.layers[3].bias, local["bias"])
 
 
 def test_without_agreement_the_labelled_mean_is_not_asked(network, twin, unlabeled):

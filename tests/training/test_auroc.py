@@ -33,9 +33,9 @@ def by_pairs(values, positive):
 
 
 def macro_by_pairs(values, labels):
-    found = [by_pairs(values[:, c], labels == c) for c in range(values.shape[1])]
-    found = [value for value in found if not np.isnan(value)]
-    return np.mean(found) if found else np.nan
+    result = [by_pairs(values[:, c], labels == c) for c in range(values.shape[1])]
+    result = [value for value in result if not np.isnan(value)]
+    return np.mean(result) if result else np.nan
 
 
 @pytest.mark.parametrize("n", [2, 3, 7, 40])
@@ -67,10 +67,10 @@ def test_extremes():
 def test_weights_are_repeated_cases():
     values, labels = drawn(12, steps=5)
     weights = np.random.default_rng(1).integers(0, 3, size=(20, 12))
-    for row, found in zip(weights, class_aurocs(values, labels, weights), strict=True):
+    for row, result in zip(weights, class_aurocs(values, labels, weights), strict=True):
         again, truth = np.repeat(values, row, axis=0), np.repeat(labels, row)
         expected = [by_pairs(again[:, c], truth == c) for c in range(3)]
-        assert found == pytest.approx(expected, nan_ok=True, abs=1e-12)
+        assert result == pytest.approx(expected, nan_ok=True, abs=1e-12)
 
 
 @pytest.mark.parametrize("chunk", [auroc.CHUNK, 50])  # 50: one or two resamples at a time

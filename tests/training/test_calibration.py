@@ -37,8 +37,8 @@ def test_equals_lbfgs(temperature):
         return loss
 
     optimizer.step(closure)
-    found = fit_temperature(logits, labels)
-    assert found == pytest.approx(log_t.exp().item(), rel=1e-6) and found == pytest.approx(temperature, rel=0.25)
+    result = fit_temperature(logits, labels)
+    assert result == pytest.approx(log_t.exp().item(), rel=1e-6) and result == pytest.approx(temperature, rel=0.25)
 
 
 def test_it_stays_in_its_range():

@@ -12,8 +12,8 @@ def looked_at(*rows, several=False):
 
 
 def test_entropy_and_shares_of_classes():
-    found = looked_at([0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0])
-    assert found.entropy == pytest.approx(0.25) and found.shares == (0.5, 0.5) and found.classes == 2
+    result = looked_at([0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0])
+    assert result.entropy == pytest.approx(0.25) and result.shares == (0.5, 0.5) and result.classes == 2
 
 
 def test_of_masks_a_class_is_called_where_one_voxel_has_it():
@@ -25,8 +25,8 @@ def test_of_masks_a_class_is_called_where_one_voxel_has_it():
 
 
 def test_classes_that_may_be_there_at_once():
-    found = looked_at([0.9, 0.9], [0.5, 0.1], several=True)
-    assert found.shares == (1.0, 0.5) and looked_at([0.5, 0.5], several=True).entropy == pytest.approx(1)
+    result = looked_at([0.9, 0.9], [0.5, 0.1], several=True)
+    assert result.shares == (1.0, 0.5) and looked_at([0.5, 0.5], several=True).entropy == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

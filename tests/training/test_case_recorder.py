@@ -55,8 +55,8 @@ def test_scores_files_and_aggregates(tmp_path, two_channels):
     assert metrics == {"dice_mean": 0.5, "dice_std": pytest.approx(statistics.stdev(dices)), "n_cases": 3,
                        "hd95_median": pytest.approx(2.0)}  # fmt: skip
     assert rows(tmp_path / "evaluation") == list(zip(names, dices, strict=True))
-    found = {path.name for path in (tmp_path / "evaluation").iterdir()}
-    assert found == {"cases.csv", "best.npz", "median.npz", "worst.npz"}  # nothing temporary is left
+    outcome = {path.name for path in (tmp_path / "evaluation").iterdir()}
+    assert outcome == {"cases.csv", "best.npz", "median.npz", "worst.npz"}  # nothing temporary is left
     for kind, case, dice in zip(("best", "median", "worst"), names, dices, strict=True):
         with np.load(tmp_path / "evaluation" / f"{kind}.npz", allow_pickle=False) as picture:
             assert str(picture["case"]) == case
@@ -73,8 +73,8 @@ def test_volumes_and_distant_islands_of_each_case_stay_in_the_table(tmp_path):
     recorder = run(tmp_path, ["a", "b"], batches, (10.0, 10.0, 10.0))
     assert not {"islands", "truth_ml"} & set(recorder.finish()), "they never leave"
     columns = ("truth_ml", "prediction_ml", "islands", "islands_ml")
-    found = [[float(row[name]) for name in columns] for row in table(tmp_path / "cases.csv")]
-    assert found == [[9, 9, 0, 0], [9, 4, 1, 1]]
+    outcome = [[float(row[name]) for name in columns] for row in table(tmp_path / "cases.csv")]
+    assert outcome == [[9, 9, 0, 0], [9, 4, 1, 1]]
 
 
 def test_slice_lies_as_radiologists_see_it(tmp_path):

@@ -49,8 +49,8 @@ def test_scores_and_files(tmp_path, classifier, pictures, decollate):
     assert [row["label"] for row in rows] == [CLASSES[label] for label in labels]
     written = [[float(row[f"p_{name}"]) for name in CLASSES] for row in rows]
     assert np.allclose(written, values, atol=1e-6)
-    found = {path.name for path in (tmp_path / "evaluation").iterdir()}
-    assert found == {"cases.csv", "best.npz", "median.npz", "worst.npz"}
+    result = {path.name for path in (tmp_path / "evaluation").iterdir()}
+    assert result == {"cases.csv", "best.npz", "median.npz", "worst.npz"}
 
 
 def test_best_is_surely_right_and_worst_is_surely_wrong(tmp_path, given):

@@ -6,8 +6,8 @@ from fedmed.systems.fedmoco.options import ContrastOptions
 
 def test_rates_at_fedmocos_milestones():
     options = ContrastOptions(milestones=[120, 160])
-    found = [options.rate_factor(epoch) for epoch in (0, 119, 120, 159, 160, 399)]
-    assert found == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
+    result = [options.rate_factor(epoch) for epoch in (0, 119, 120, 159, 160, 399)]
+    assert result == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
     assert ContrastOptions().rate_factor(500) == 1 and options.milestones == (120, 160)
 
 

@@ -108,6 +108,6 @@ def test_the_sum_of_the_parts_is_a_plain_network_that_answers_alike(plain, x):
         network.psi.get_parameter("0.weight").copy_(torch.linspace(-0.1, 0.1, 108).reshape(4, 3, 3, 3))
     plain.load_state_dict(network.summed())
     assert torch.equal(plain.eval()(x), network(x))
-    own = network.sigma.get_parameter("0.weight")
-    assert torch.equal(plain[0].weight[2, 0, 0], own[2, 0, 0]), "what counts as 0 is not added"
-    assert not torch.equal(plain[0].weight[0, 0, 0], own[0, 0, 0])
+    local = network.sigma.get_parameter("0.weight")
+    assert torch.equal(plain[0].weight[2, 0, 0], local[2, 0, 0]), "what counts as 0 is not added"
+    assert not torch.equal(plain[0].weight[0, 0, 0], local[0, 0, 0])

@@ -61,21 +61,21 @@ def test_the_inverse_brings_back(values, lam):
 
 def test_mean_and_covariance_worked_out_by_hand():
     """Dong and Voiculescu 2021, Eq. 4; with denominator n the inverse gives back the mean of the features."""
-    found = summary(Z)
-    assert found["mu"].tolist() == pytest.approx([-0.66548807] * 2, abs=1e-7)
-    assert found["sigma"].tolist() == pytest.approx([0.82543721, -0.52704193, 0.82543721], abs=1e-7)
-    assert found["n"] == 4 and found["sigma"].dtype == torch.float32
-    biased = found["sigma"].double() * 3 / 4  # denominator n
+    result = summary(Z)
+    assert result["mu"].tolist() == pytest.approx([-0.66548807] * 2, abs=1e-7)
+    assert result["sigma"].tolist() == pytest.approx([0.82543721, -0.52704193, 0.82543721], abs=1e-7)
+    assert result["n"] == 4 and result["sigma"].dtype == torch.float32
+    biased = result["sigma"].double() * 3 / 4  # denominator n
     assert biased.tolist() == pytest.approx([0.61907791, -0.39528145, 0.61907791], abs=1e-7)
-    mean, variance = found["mu"].double(), biased[[0, 2]]
+    mean, variance = result["mu"].double(), biased[[0, 2]]
     assert ((mean / 2 + 1) ** 2 + variance / 4).tolist() == pytest.approx([0.6, 0.6], abs=1e-7)
 
 
 @pytest.mark.parametrize(("features", "floats"), [(2, 5), (128, 8384)])
 def test_size_on_the_wire(features, floats):
-    found = summary(torch.rand(6, features))
-    assert sum(found[name].numel() for name in ("mu", "sigma")) == floats
-    assert sum(found[name].nbytes for name in ("mu", "sigma")) == 4 * floats  # d = 128: 33 536 bytes
+    result = summary(torch.rand(6, features))
+    assert sum(result[name].numel() for name in ("mu", "sigma")) == floats
+    assert sum(result[name].nbytes for name in ("mu", "sigma")) == 4 * floats  # d = 128: 33 536 bytes
 
 
 def test_too_few_images_send_nothing(caplog):
@@ -99,21 +99,21 @@ def test_metadata_stops_when_asked():
 
 def test_draws_are_unit_vectors_without_negatives_site_by_site():
     others = [summary(torch.rand(20, 3)), summary(torch.rand(20, 3) * torch.tensor([1.0, 0, 0]))]
-    found = draws(others).draw()
-    assert found.shape == (10, 3) and found.dtype == torch.float32
-    assert torch.allclose(found.norm(dim=1), torch.ones(10)) and found.min() >= 0
+    result = draws(others).draw()
+    assert result.shape == (10, 3) and result.dtype == torch.float32
+    assert torch.allclose(result.norm(dim=1), torch.ones(10)) and result.min() >= 0
     # The second site's last two features are dead, and its covariance singular.
-    assert torch.allclose(found[5:], torch.tensor([1.0, 0, 0]).expand(5, 3), atol=1e-6)
+    assert torch.allclose(result[5:], torch.tensor([1.0, 0, 0]).expand(5, 3), atol=1e-6)
 
 
 def test_every_draw_is_fresh_and_repeats_with_the_seed():
     others = [summary(torch.rand(20, 3))]
     first = draws(others)
-    found = [first.draw(), first.draw()]
-    assert not torch.equal(*found)
+    result = [first.draw(), first.draw()]
+    assert not torch.equal(*result)
     again = draws(others)
-    assert torch.equal(found[0], again.draw()) and torch.equal(found[1], again.draw())
-    assert not torch.equal(found[0], draws(others, seed=1).draw())
+    assert torch.equal(result[0], again.draw()) and torch.equal(result[1], again.draw())
+    assert not torch.equal(result[0], draws(others, seed=1).draw())
 
 
 @settings(max_examples=5, deadline=None)
@@ -133,9 +133,9 @@ def test_mean_of_draws_before_normalisation(seed):
 
 def test_a_poor_fit_is_seen_in_the_clamped_fraction():
     source = draws([{"mu": torch.full((2,), -2.0), "sigma": torch.tensor([1.0, 0, 1.0])}], count=4000)
-    found = source.draw()
+    result = source.draw()
     assert source.clamped_fraction == pytest.approx(0.5, abs=0.03)
-    assert source.zero_rows == 0 and torch.allclose(found.norm(dim=1), torch.ones(4000))  # zero rows were redrawn
+    assert source.zero_rows == 0 and torch.allclose(result.norm(dim=1), torch.ones(4000))  # zero rows were redrawn
 
 
 def test_rows_that_stay_zero_stay_finite():

@@ -15,10 +15,10 @@ def clips(frames, height=6, width=8):
 
 def test_the_frames_of_a_clip_become_channels_oldest_first():
     image = clips(4)
-    found, labels = StackedFrames()({"image": image})
-    assert labels is None and found.shape == (2, 12, 6, 8) and found.dtype == torch.float32
+    result, labels = StackedFrames()({"image": image})
+    assert labels is None and result.shape == (2, 12, 6, 8) and result.dtype == torch.float32
     for frame in range(4):
-        assert torch.equal(found[:, 3 * frame : 3 * frame + 3], image[:, frame] / 255)
+        assert torch.equal(result[:, 3 * frame : 3 * frame + 3], image[:, frame] / 255)
 
 
 def test_a_clip_of_one_frame_is_what_a_network_of_single_frames_gets():
@@ -43,9 +43,9 @@ def test_the_mask_moves_with_all_frames_of_its_clip():
     image, mask = torch.zeros(2, 4, 3, 32, 40), torch.zeros(2, 1, 32, 40, dtype=torch.int64)
     image[..., 8:16, 20:32], mask[..., 8:16, 20:32] = 1, 2
     views = ClipViews(3, flip=0, shift=0, zoom=0.2, degrees=30, brightness=0, contrast=0, saturation=0, hue=0)
-    found, labels = StackedFrames(views)({"image": image, "labels": mask})
+    result, labels = StackedFrames(views)({"image": image, "labels": mask})
     assert labels.shape == (2, 32, 40) and set(labels.unique().tolist()) == {0, 2}
-    frames = found.unflatten(1, (4, 3))
+    frames = result.unflatten(1, (4, 3))
     assert torch.equal(frames[:, 0], frames[:, 3])
     assert ((frames[:, 3, 0] > 0.5) == (labels == 2)).float().mean() > 0.98
     assert not torch.equal(labels[0], labels[1]), "each clip has draws of its own"

@@ -40,10 +40,10 @@ def by_hand(network, image, label):
 def test_equals_the_definition(network, label, frozen):
     image = torch.rand(1, 12, 10, generator=torch.Generator().manual_seed(label))
     network.requires_grad_(not frozen)
-    found = heat_map(network, image, label, "stage")
+    result = heat_map(network, image, label, "stage")
     assert network.training and network.stage[2].inplace and network.last.weight.requires_grad is not frozen
-    assert found.shape == (12, 10) and found.dtype == torch.float32 and found.max() in (0, 1)
-    assert torch.allclose(found, by_hand(network, image, label), atol=1e-6)
+    assert result.shape == (12, 10) and result.dtype == torch.float32 and result.max() in (0, 1)
+    assert torch.allclose(result, by_hand(network, image, label), atol=1e-6)
 
 
 def test_it_lies_where_the_class_is_seen(network):

@@ -21,12 +21,12 @@ AT = pytest.mark.parametrize("sites", SITES, ids=str)
 
 def mean_of_sites(values):
     """The mean over sites of the means over their videos, of all and without each video, and the videos' sites."""
-    strata = np.repeat(range(len(values)), [len(own) for own in values])
+    strata = np.repeat(range(len(values)), [len(local) for local in values])
     flat = np.concatenate(values)
 
     def score(weights):
-        own = [weights[:, strata == k] for k in range(len(values))]
-        return np.mean([w @ flat[strata == k] / np.maximum(w.sum(1), 1) for k, w in enumerate(own)], axis=0)
+        local = [weights[:, strata == k] for k in range(len(values))]
+        return np.mean([w @ flat[strata == k] / np.maximum(w.sum(1), 1) for k, w in enumerate(local)], axis=0)
 
     return leave_one_out(score, [f"{place:03}" for place in range(len(flat))]), strata
 
@@ -35,14 +35,16 @@ def studies(kind, sites):
     """Return the scores of RUNS studies, in none of which two models differ: (videos,) of each site."""
     rng = np.random.default_rng([len(kind), *sites])
     values = [DRAWN[kind](rng, (RUNS, n)) for n in sites]
-    return [[own[run] for own in values] for run in range(RUNS)]
+    return [[local[run] for local in values] for run in range(RUNS)]
 
 
 def bootstrap_p(kind, sites, resamples=400):
     """Return p of as many studies by the smaller tail of resampled videos, site by site."""
     rng, p = np.random.default_rng(0), []
     for values in studies(kind, sites):
-        means = [rng.multinomial(len(own), np.full(len(own), 1 / len(own)), resamples) @ own for own in values]
+        means = [
+            rng.multinomial(len(local), np.full(len(local), 1 / len(local)), resamples) @ local for local in values
+        ]
         drawn = np.mean([mean / n for mean, n in zip(means, sites, strict=True)], axis=0)
         p.append(2 * min((1 + tail.sum()) / (1 + resamples) for tail in (drawn <= 0, drawn >= 0)))
     return np.array(p)
@@ -56,12 +58,12 @@ def keeps(p, level):
 @EACH
 @AT
 def test_false_alarms_are_no_more_than_promised_and_intervals_say_the_same(kind, sites):
-    told = [estimate(*mean_of_sites(values)) for values in studies(kind, sites)]
-    differs, above = (np.array([getattr(one, name)() for one in told]) for name in ("p_differs", "p_above"))
+    reported = [estimate(*mean_of_sites(values)) for values in studies(kind, sites)]
+    differs, above = (np.array([getattr(one, name)() for one in reported]) for name in ("p_differs", "p_above"))
     for p in (differs, above):
         assert keeps(p, 0.05) and keeps(p, 0.01)
     for level in (0.95, 0.99):
-        ends = np.array([one.interval(level) for one in told])
+        ends = np.array([one.interval(level) for one in reported])
         outside = (ends[:, 0] > 0) | (ends[:, 1] < 0)
         assert outside.sum() <= binom.ppf(0.999, RUNS, 1 - level)
         if level == 0.95:
@@ -81,62 +83,62 @@ def test_a_difference_is_found():
     for sites, most, least in (((20,), 0.82, 0.74), ((5, 5, 5, 5), 0.86, 0.7)):
         shift = 3 / np.sqrt(sum(sites))
         values = [rng.normal(shift, 1, (RUNS, n)) for n in sites]
-        told = [estimate(*mean_of_sites([own[run] for own in values])) for run in range(RUNS)]
-        assert least < np.mean([one.p_differs() < 0.05 for one in told]) < most
+        reported = [estimate(*mean_of_sites([local[run] for local in values])) for run in range(RUNS)]
+        assert least < np.mean([one.p_differs() < 0.05 for one in reported]) < most
 
 
 def test_an_auroc_of_few_patients_keeps_them_too():
     """Two models of equal worth, whose probabilities go together, on twenty patients of whom ten are ill."""
     rng, ill, p = np.random.default_rng(0), np.arange(20) % 2, []
     for _ in range(300):
-        shared, own = rng.normal(ill, 1), rng.normal(0, 0.7, (2, 20))
+        shared, local = rng.normal(ill, 1), rng.normal(0, 0.7, (2, 20))
         a, b = (
             leave_one_out(lambda w, q=shared + each: macro_mean(class_aurocs(np.c_[-q, q], ill, w)), range(20))
-            for each in own
+            for each in local
         )
-        told = estimate(a - b)
-        p.append(1.0 if told is None else told.p_differs())
+        reported = estimate(a - b)
+        p.append(1.0 if reported is None else reported.p_differs())
     assert keeps(p, 0.05) and keeps(p, 0.01)
 
 
 def test_of_one_mean_it_is_student_s_t():
     values = np.array([-2.0, -1.0, 0.0, 1.5, 3.5])
     values -= values.mean() - 1  # symmetrical enough for none of it to be left
-    told = estimate(*mean_of_sites([values]))
+    reported = estimate(*mean_of_sites([values]))
     student = ttest_1samp(values, 0)
-    assert (told.value, told.freedom) == (pytest.approx(1), 4)
-    assert told.value / told.error == pytest.approx(student.statistic)
-    plain = Estimate(told.value, told.error, told.freedom)
-    assert plain.p_differs() == pytest.approx(student.pvalue) and plain.p_differs() <= told.p_differs()
+    assert (reported.value, reported.freedom) == (pytest.approx(1), 4)
+    assert reported.value / reported.error == pytest.approx(student.statistic)
+    plain = Estimate(reported.value, reported.error, reported.freedom)
+    assert plain.p_differs() == pytest.approx(student.pvalue) and plain.p_differs() <= reported.p_differs()
     assert plain.interval() == pytest.approx(tuple(student.confidence_interval()))
 
 
 def test_sites_are_strata():
     """Videos that are alike within each site make a score sure, however far the sites are apart; by hand."""
     near, far = np.array([0.1, 0.3]), np.array([5.0, 5.1, 5.2])
-    told = estimate(*mean_of_sites([near, far]))
+    reported = estimate(*mean_of_sites([near, far]))
     first, second = near.var(ddof=1) / 2 / 4, far.var(ddof=1) / 3 / 4
-    assert told.error**2 == pytest.approx(first + second)
+    assert reported.error**2 == pytest.approx(first + second)
     equal = (1 / 2 + 1 / 3) ** 2 / (1 / 4 + 1 / 9 / 2)
-    assert told.freedom == pytest.approx(min((first + second) ** 2 / (first**2 + second**2 / 2), equal))
+    assert reported.freedom == pytest.approx(min((first + second) ** 2 / (first**2 + second**2 / 2), equal))
 
 
 def test_the_interval_reaches_further_on_the_side_of_the_longer_tail():
-    told = estimate(*mean_of_sites([np.array([0.0, 0.1, 0.1, 0.2, 0.2, 1.5])]))
-    low, high = told.interval()
-    assert told.skewness > 0 and high - told.value > 1.5 * (told.value - low)
+    reported = estimate(*mean_of_sites([np.array([0.0, 0.1, 0.1, 0.2, 0.2, 1.5])]))
+    low, high = reported.interval()
+    assert reported.skewness > 0 and high - reported.value > 1.5 * (reported.value - low)
 
 
 def test_cases_of_one_unit_are_left_out_together():
     weights = []
-    values = leave_one_out(lambda own: weights.append(own) or own.sum(1), ["b", "a", "b"])
+    values = leave_one_out(lambda local: weights.append(local) or local.sum(1), ["b", "a", "b"])
     assert np.concatenate(weights).tolist() == [[1, 1, 1], [1, 0, 1], [0, 1, 0]] and values.tolist() == [3, 2, 1]
 
 
 def test_many_cases_are_weighed_a_few_units_at_a_time(monkeypatch):
     monkeypatch.setattr("fedmed.training.jackknife.CELLS", 100)
     sizes = []
-    values = leave_one_out(lambda own: sizes.append(own.size) or own.sum(1), range(40))
+    values = leave_one_out(lambda local: sizes.append(local.size) or local.sum(1), range(40))
     assert values.tolist() == [40, *[39] * 40] and max(sizes) <= 100
 
 
@@ -156,5 +158,5 @@ def test_where_units_cannot_tell_nothing_is_said(values, strata):
 
 
 def test_two_models_that_do_the_same_do_not_differ():
-    told = estimate([0.0] * 7)
-    assert (told.p_differs(), told.p_above(), told.interval()) == (1, 0.5, (0, 0))
+    reported = estimate([0.0] * 7)
+    assert (reported.p_differs(), reported.p_above(), reported.interval()) == (1, 0.5, (0, 0))

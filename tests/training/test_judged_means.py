@@ -43,18 +43,18 @@ def test_both_models_are_scored_and_the_received_one_stays(evaluator, undecided,
     counted = evaluator[1].counts.clone()
     before = {name: tensor.clone() for name, tensor in undecided.state_dict().items()}
     mean = {"layers.3.bias": torch.full((1,), 50.0)}  # foreground everywhere
-    found = judge(evaluator, undecided, values={"labelled_mean": mean}, round=0, rounds=5)
+    result = judge(evaluator, undecided, values={"labelled_mean": mean}, round=0, rounds=5)
     share = labeled[0]["label"].float().mean().item()
-    assert found["mean_scores"].tolist() == pytest.approx([received, share])
+    assert result["mean_scores"].tolist() == pytest.approx([received, share])
     assert all(torch.equal(before[name], tensor) for name, tensor in undecided.state_dict().items())
     assert torch.equal(evaluator[1].counts, counted), "the confidence is that of the received model"
 
 
 def test_the_quantile_falls_over_the_rounds(evaluator, undecided):
     evaluator[0].run()
-    found = [judge(evaluator, undecided, round=round, rounds=5)["label_confidence"] for round in (0, 2, 4)]
+    result = [judge(evaluator, undecided, round=round, rounds=5)["label_confidence"] for round in (0, 2, 4)]
     expected = [evaluator[1].quantiles(level) for level in (0.5, 0.3, 0.1)]
-    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(result, expected, strict=True))
     assert "mean_scores" not in judge(evaluator, undecided)
 
 

@@ -44,8 +44,8 @@ def test_without_two_directions_there_is_a_picture_too(rows):
 
 
 def test_cosines_by_hand():
-    found = cosines([[1, 0], [3, 4], [0, 0]], [[2, 0], [0, 5]])
-    assert found == pytest.approx(np.array([[1, 0], [0.6, 0.8], [0, 0]]))
+    result = cosines([[1, 0], [3, 4], [0, 0]], [[2, 0], [0, 5]])
+    assert result == pytest.approx(np.array([[1, 0], [0.6, 0.8], [0, 0]]))
 
 
 class Net(nn.Module):
@@ -73,13 +73,13 @@ def test_a_recorder_writes_a_picture_of_features_and_sends_nothing_of_it(tmp_pat
     frames, network = evaluated(recorder)
     plain = PhaseRecorder(tmp_path / "plain", ["a", "b"], PHASES)
     sent = recorder.finish()
-    found = np.load(tmp_path / "features.npz")
+    result = np.load(tmp_path / "features.npz")
     kept = [frames[0][[1, 3, 5, 7]], frames[1][[0, 1, 3, 4]]]
-    assert found["videos"].tolist() == [0] * 4 + [1] * 4 and found["times"].tolist() == [1, 3, 5, 7, 0, 1, 3, 4]
-    assert found["phases"].tolist() == [0, 1, 1, 1, 0, 0, 1, 1] and found["classes"].tolist() == PHASES
-    assert found["points"] == pytest.approx(two_dimensions(torch.cat(kept).numpy())[0])
-    assert found["alignment"] == pytest.approx(cosines(*kept))
-    assert set(found) == {"points", "explained", "videos", "phases", "times", "alignment", "classes"}, (
+    assert result["videos"].tolist() == [0] * 4 + [1] * 4 and result["times"].tolist() == [1, 3, 5, 7, 0, 1, 3, 4]
+    assert result["phases"].tolist() == [0, 1, 1, 1, 0, 0, 1, 1] and result["classes"].tolist() == PHASES
+    assert result["points"] == pytest.approx(two_dimensions(torch.cat(kept).numpy())[0])
+    assert result["alignment"] == pytest.approx(cosines(*kept))
+    assert set(result) == {"points", "explained", "videos", "phases", "times", "alignment", "classes"}, (
         "no feature itself"
     )
     evaluated(plain)
@@ -137,9 +137,9 @@ def test_means_are_over_frames_whatever_the_batches():
     for sizes in ([3], [2, 1], [1, 1, 1]):
         kept = KeptGates("gate")
         network = gated(kept, list(frames.split(sizes)))
-        found = kept.content()
-        assert np.allclose(found["mean"], gates.mean(0)) and int(found["frames"]) == 3
-        assert np.allclose(found["spread"], gates.std(0, correction=0), atol=1e-6)
+        result = kept.content()
+        assert np.allclose(result["mean"], gates.mean(0)) and int(result["frames"]) == 3
+        assert np.allclose(result["spread"], gates.std(0, correction=0), atol=1e-6)
         assert not network.gate._forward_hooks, "nothing stays on the network"
 
 

@@ -51,14 +51,14 @@ def shares(dataset, confidence):
 
 def test_of_masks_voxels_count():
     masks = [{"label": torch.tensor([[0, 0, 1, 2]])}, {"label": torch.tensor([[0, 0, 0, 0, 0, 1]])}]
-    found = shares(CaseCacheDataset(masks, []), met(3)).extras()["label_shares"]
-    assert found.tolist() == pytest.approx([0.7, 0.2, 0.1])
+    result = shares(CaseCacheDataset(masks, []), met(3)).extras()["label_shares"]
+    assert result.tolist() == pytest.approx([0.7, 0.2, 0.1])
 
 
 def test_of_classes_images_count():
     images = [{"image": torch.zeros(1, 2, 2), "label": label} for label in (0, 2, 2, 2)]
-    found = shares(CaseCacheDataset(images, []), met(4)).extras()["label_shares"]
-    assert found.tolist() == pytest.approx([0.25, 0, 0.75, 0])
+    result = shares(CaseCacheDataset(images, []), met(4)).extras()["label_shares"]
+    assert result.tolist() == pytest.approx([0.25, 0, 0.75, 0])
 
 
 def test_they_are_counted_once_and_kept():

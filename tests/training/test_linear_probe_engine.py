@@ -48,8 +48,8 @@ def best(features, labels, decay, classes=3):
         gradient = np.r_[(wrong.T @ inputs).ravel(), wrong.sum(0)] + decay * flat
         return -(truth * scores).sum() / len(labels) + decay / 2 * (flat**2).sum(), gradient
 
-    found = minimize(objective, np.zeros((features.shape[1] + 1) * classes), jac=True, options={"gtol": 1e-9}).x
-    return inputs @ found[:-classes].reshape(classes, -1).T + found[-classes:]
+    result = minimize(objective, np.zeros((features.shape[1] + 1) * classes), jac=True, options={"gtol": 1e-9}).x
+    return inputs @ result[:-classes].reshape(classes, -1).T + result[-classes:]
 
 
 class Flat(nn.Module):
@@ -87,8 +87,8 @@ def test_neither_the_scale_of_the_features_nor_the_start_matters(classifier, pic
     assert features_of(twin, pictures)[0].std() == pytest.approx(before, rel=1e-3)
     for network in (classifier, twin):
         build(network, pictures).run()
-    found = [torch.softmax(logits_of(network, pictures), 1) for network in (classifier, twin)]
-    assert torch.allclose(*found, atol=1e-4)
+    result = [torch.softmax(logits_of(network, pictures), 1) for network in (classifier, twin)]
+    assert torch.allclose(*result, atol=1e-4)
 
 
 def test_each_round_goes_on_from_the_received_classifier(classifier, pictures):

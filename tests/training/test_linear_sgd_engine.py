@@ -27,10 +27,10 @@ def test_equals_sgd_by_hand_with_every_case_once_an_epoch(classifier, pictures):
     places = {row.numpy().tobytes(): place for place, row in enumerate(rows)}
     optimizer, visited = torch.optim.SGD(twin.classifier.parameters(), lr=0.1, momentum=0.9), []
     for output in seen:
-        own = [places[row.numpy().tobytes()] for row in output["image"]]
-        visited += own
-        loss = cross_entropy(twin.classifier(rows[own]), labels[own])
-        assert torch.equal(output["loss"], loss.detach()) and torch.equal(output["label"], labels[own])
+        local = [places[row.numpy().tobytes()] for row in output["image"]]
+        visited += local
+        loss = cross_entropy(twin.classifier(rows[local]), labels[local])
+        assert torch.equal(output["loss"], loss.detach()) and torch.equal(output["label"], labels[local])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -19,9 +19,9 @@ def test_scores_worked_out_by_hand():
     """Truth rows 2-5, called rows 2-8 of a 12 x 12 frame, columns 2-5 both."""
     truth, called = np.zeros((2, 12, 12), np.uint8)
     truth[2:6, 2:6], called[2:9, 2:6] = 1, 1
-    found = class_scores(truth, called, 2)
-    assert found[0].tolist() == pytest.approx([0.7272727, 0.5714286, 3.0, 0.6666667], abs=1e-6)
-    assert np.isnan(found[1]).all(), "a class in neither"
+    result = class_scores(truth, called, 2)
+    assert result[0].tolist() == pytest.approx([0.7272727, 0.5714286, 3.0, 0.6666667], abs=1e-6)
+    assert np.isnan(result[1]).all(), "a class in neither"
     truth[10, 10] = 2
     missed = class_scores(truth, called, 2)
     assert missed[1].tolist() == pytest.approx([0, 0, math.hypot(12, 12), math.hypot(12, 12)])
@@ -75,18 +75,20 @@ def test_means_are_of_classes_then_frames_then_videos(tmp_path, size, channel):
     made = videos()
     recorder = MaskRecorder(tmp_path, NAMES, CLASSES)
     run(made, recorder.attach, size, channel)
-    found = recorder.finish()
+    result = recorder.finish()
     each = [np.stack([class_scores(t, c, 2) for t, c in zip(*video, strict=True)]) for video in made]
     of_videos = [frame_scores(one).mean(0) for one in each]
     for place, score in enumerate(SCORES):
-        assert found[f"{score}_mean"] == pytest.approx(np.mean([one[place] for one in of_videos]))
+        assert result[f"{score}_mean"] == pytest.approx(np.mean([one[place] for one in of_videos]))
         for label, name in enumerate(CLASSES):
-            assert found[f"{score}_{name}"] == pytest.approx(np.mean([one[:, label, place].mean() for one in each]))
-    assert found["dice_std"] == pytest.approx(np.std([one[0] for one in of_videos], ddof=1)) and "hd95_std" not in found
-    assert (found["n_cases"], found["n_frames"]) == (2, 5)
+            assert result[f"{score}_{name}"] == pytest.approx(np.mean([one[:, label, place].mean() for one in each]))
+    assert (
+        result["dice_std"] == pytest.approx(np.std([one[0] for one in of_videos], ddof=1)) and "hd95_std" not in result
+    )
+    assert (result["n_cases"], result["n_frames"]) == (2, 5)
     metric = MaskDice()
     engine = run(made, lambda engine: metric.attach(engine, "val_dice"), size)
-    assert engine.state.metrics["val_dice"] == pytest.approx(found["dice_mean"])
+    assert engine.state.metrics["val_dice"] == pytest.approx(result["dice_mean"])
 
 
 def test_files_hold_every_frame_and_pictures_of_three(tmp_path):
@@ -109,10 +111,10 @@ def test_files_hold_every_frame_and_pictures_of_three(tmp_path):
 
 def test_a_class_that_no_video_shows_has_no_number(tmp_path):
     made = [(np.minimum(truth, 1), np.minimum(called, 1)) for truth, called in videos()]
-    found = recorded(tmp_path, made)
-    assert not [key for key in found if key.endswith("_wrist")] and all(map(math.isfinite, found.values()))
+    result = recorded(tmp_path, made)
+    assert not [key for key in result if key.endswith("_wrist")] and all(map(math.isfinite, result.values()))
     for score in SCORES:
-        assert found[f"{score}_mean"] == pytest.approx(found[f"{score}_shaft"])
+        assert result[f"{score}_mean"] == pytest.approx(result[f"{score}_shaft"])
     lines = table(tmp_path / "frames/001_a.csv")
     assert [line["dice_wrist"] for line in lines] == [""] * 3, "nothing is written for it"
 
@@ -131,16 +133,18 @@ def test_what_cannot_be_scored_is_one_clear_error(tmp_path):
 def test_all_parts_are_scored_as_one_foreground(tmp_path):
     """Called and true are 1 where any class is; a part taken for another is right, and no class has a number."""
     made = videos()
-    found = recorded(tmp_path, made, whole=True)
+    result = recorded(tmp_path, made, whole=True)
     frames = [
         [class_scores(np.minimum(t, 1), np.minimum(c, 1), 1)[0] for t, c in zip(*one, strict=True)] for one in made
     ]
     for place, score in enumerate(SCORES):
-        assert found[f"{score}_mean"] == pytest.approx(np.mean([np.mean([f[place] for f in own]) for own in frames]))
-    assert set(found) == {*(f"{score}_mean" for score in SCORES), "dice_std", "iou_std", "n_frames", "n_cases"}
+        assert result[f"{score}_mean"] == pytest.approx(
+            np.mean([np.mean([f[place] for f in local]) for local in frames])
+        )
+    assert set(result) == {*(f"{score}_mean" for score in SCORES), "dice_std", "iou_std", "n_frames", "n_cases"}
     assert np.load(tmp_path / "best.npz")["classes"].tolist() == ["foreground"]
     swapped = [(truth, np.where(called > 0, 3 - called, 0).astype(np.uint8)) for truth, called in made]
-    assert recorded(tmp_path / "swapped", swapped, whole=True) == found
+    assert recorded(tmp_path / "swapped", swapped, whole=True) == result
 
 
 def test_parts_far_from_all_that_is_true_are_counted(tmp_path):

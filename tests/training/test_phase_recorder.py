@@ -33,27 +33,27 @@ def recorded(folder, made, size=5):
 @pytest.mark.parametrize("size", [1, 5, 50])
 def test_scores_are_those_of_each_video_first(tmp_path, size):
     made = videos()
-    found = recorded(tmp_path, made, size)
+    result = recorded(tmp_path, made, size)
     each = [Confusion.of(truth, logits.argmax(1), 3) for truth, logits in made]
     for score in ("f1", "accuracy", "precision", "recall"):
         values = [one.scores()[score] for one in each]
-        assert found[f"{score}_mean"] == pytest.approx(np.mean(values))
+        assert result[f"{score}_mean"] == pytest.approx(np.mean(values))
         if score in ("f1", "accuracy"):
-            assert found[f"{score}_std"] == pytest.approx(np.std(values, ddof=1))
+            assert result[f"{score}_std"] == pytest.approx(np.std(values, ddof=1))
     total = each[0] + each[1] + each[2]
-    assert total.numbers(PHASES).items() <= found.items()
-    assert found["pooled_f1"] == pytest.approx(total.scores()["f1"]) and found["pooled_f1"] != found["f1_mean"]
-    assert (found["n_cases"], found["n_frames"]) == (3, 20)
-    assert all(isinstance(value, int | float) for value in found.values())
+    assert total.numbers(PHASES).items() <= result.items()
+    assert result["pooled_f1"] == pytest.approx(total.scores()["f1"]) and result["pooled_f1"] != result["f1_mean"]
+    assert (result["n_cases"], result["n_frames"]) == (3, 20)
+    assert all(isinstance(value, int | float) for value in result.values())
 
 
 def test_the_metric_of_a_validation_is_the_recorders(tmp_path):
     made = videos()
-    found = recorded(tmp_path, made)
+    result = recorded(tmp_path, made)
     for name in ("f1", "accuracy"):
         metric = PhaseScore(name)
         engine = run(made, lambda engine, metric=metric: metric.attach(engine, "val_x"))
-        assert engine.state.metrics["val_x"] == found[f"{name}_mean"]
+        assert engine.state.metrics["val_x"] == result[f"{name}_mean"]
     with pytest.raises(FedMedError, match="name is 'auroc'; use one of f1"):
         PhaseScore("auroc")
 

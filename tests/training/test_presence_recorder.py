@@ -37,17 +37,17 @@ def recorded(folder, made, size=5):
 @pytest.mark.parametrize("size", [1, 5, 50])
 def test_numbers_of_all_videos_follow_from_frames_whatever_the_batches(tmp_path, size):
     made = videos()
-    found = recorded(tmp_path, made, size).finish()
+    result = recorded(tmp_path, made, size).finish()
     counts = [LabelCounts.of(truth, logits >= 0) for truth, logits in made]
     f1 = [np.nanmean(one.f1("skip")) for one in counts]
     total = counts[0] + counts[1] + counts[2]
-    assert found["f1_mean"] == pytest.approx(np.mean(f1)) and found["f1_std"] == pytest.approx(np.std(f1, ddof=1))
-    assert found["pooled_f1_zero"] == pytest.approx(total.f1().mean())
-    assert found["pooled_f1_skip"] == pytest.approx(np.nanmean(total.f1("skip")))
-    assert total.numbers(TOOLS).items() <= found.items()
-    assert (found["n_cases"], found["n_frames"]) == (3, 20) and 0 < found["ap_mean"] <= 1
-    assert found["ap_bag"] > 0, "of the one video that shows it"
-    assert all(isinstance(value, int | float) for value in found.values())
+    assert result["f1_mean"] == pytest.approx(np.mean(f1)) and result["f1_std"] == pytest.approx(np.std(f1, ddof=1))
+    assert result["pooled_f1_zero"] == pytest.approx(total.f1().mean())
+    assert result["pooled_f1_skip"] == pytest.approx(np.nanmean(total.f1("skip")))
+    assert total.numbers(TOOLS).items() <= result.items()
+    assert (result["n_cases"], result["n_frames"]) == (3, 20) and 0 < result["ap_mean"] <= 1
+    assert result["ap_bag"] > 0, "of the one video that shows it"
+    assert all(isinstance(value, int | float) for value in result.values())
 
 
 def test_the_metric_of_a_validation_is_the_recorders(tmp_path):
@@ -76,9 +76,9 @@ def test_files_stay_and_hold_every_frame(tmp_path):
 
 def test_nothing_seen_and_nothing_called_is_right(tmp_path):
     made = [(np.zeros((4, 3), bool), np.full((4, 3), -3.0))]
-    found = recorded(tmp_path, made).finish()
-    assert found["f1_mean"] == 1 and found["pooled_f1_zero"] == 0
-    assert "pooled_f1_skip" not in found and "ap_mean" not in found and "f1_std" not in found
+    result = recorded(tmp_path, made).finish()
+    assert result["f1_mean"] == 1 and result["pooled_f1_zero"] == 0
+    assert "pooled_f1_skip" not in result and "ap_mean" not in result and "f1_std" not in result
 
 
 def test_what_cannot_be_scored_is_one_clear_error(tmp_path):

@@ -80,18 +80,18 @@ def test_features_leave_the_network_as_it_was():
     network = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Dropout(0.5), nn.Linear(16, 3))
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     batches = [{"image": torch.rand(4, 1, 4, 4)} for _ in range(3)]
-    found = features(network, batches)
-    assert found.shape == (12, 3) and found.dtype == torch.float64 and not found.requires_grad
-    assert torch.equal(found, features(network, batches))
+    result = features(network, batches)
+    assert result.shape == (12, 3) and result.dtype == torch.float64 and not result.requires_grad
+    assert torch.equal(result, features(network, batches))
     assert all(module.training for module in network)
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
 
 
 def test_features_stop_at_the_limit_and_when_asked():
     batches = [{"image": torch.rand(4, 1, 2, 2)} for _ in range(3)]
-    network, asked = nn.Flatten(), []
-    assert len(features(network, batches, limit=6, before_batch=lambda: asked.append(1))) == 6
-    assert len(asked) == 2
+    network, requested = nn.Flatten(), []
+    assert len(features(network, batches, limit=6, before_batch=lambda: requested.append(1))) == 6
+    assert len(requested) == 2
 
     def stop():
         raise KeyboardInterrupt

@@ -49,11 +49,11 @@ def run(engine, seen=None):
     def phase(trainer, steps, name):
         if seen:
             seen(name)
-        found = []
-        trainer.add_event_handler("ITERATION_COMPLETED", lambda e: found.append(dict(e.state.output)))
+        result = []
+        trainer.add_event_handler("ITERATION_COMPLETED", lambda e: result.append(dict(e.state.output)))
         trainer.run()
-        assert len(found) == steps
-        return {f"train_{key}": float(sum(o[key] for o in found)) / steps for key in found[0]}
+        assert len(result) == steps
+        return {f"train_{key}": float(sum(o[key] for o in result)) / steps for key in result[0]}
 
     return engine.run(phase, lambda: None)
 
@@ -62,9 +62,9 @@ def by_hand(averaged, pre, domain, average, batches):
     """One round by the equations; returns what is left of each, and the means that are told."""
     loss, feature = nn.CrossEntropyLoss(), lambda net, batch: net.forward_plain(batch["image"])[1]
     with torch.no_grad():
-        own = sum(feature(averaged, batch).sum(0) for batch in batches) / (2 * len(batches))
-    average = own if average is None else 0.5 * average + 0.5 * own
-    told = {"descriptor_gap": [], "feature_gap": []}
+        local = sum(feature(averaged, batch).sum(0) for batch in batches) / (2 * len(batches))
+    average = local if average is None else 0.5 * average + 0.5 * local
+    reported = {"descriptor_gap": [], "feature_gap": []}
     domain = nn.Parameter(domain)
     adam = torch.optim.Adam([*pre.encoder.parameters(), *pre.head.parameters(), domain], RATE)
     for batch in batches:
@@ -73,7 +73,7 @@ def by_hand(averaged, pre, domain, average, batches):
         gap = (f_sy - domain - average).square().mean()
         (loss(logits, batch["label"]) + 0.3 * gap).backward()
         adam.step()
-        told["descriptor_gap"].append(gap.item())
+        reported["descriptor_gap"].append(gap.item())
     adam = torch.optim.Adam([*averaged.encoder.parameters(), *averaged.head.parameters()], RATE)
     for batch in batches:
         adam.zero_grad()
@@ -83,8 +83,8 @@ def by_hand(averaged, pre, domain, average, batches):
         gap = (f_g - instruments).square().mean()
         (loss(logits, batch["label"]) + 0.3 * gap).backward()
         adam.step()
-        told["feature_gap"].append(gap.item())
-    return average, domain.detach(), {name: sum(values) / STEPS for name, values in told.items()}
+        reported["feature_gap"].append(gap.item())
+    return average, domain.detach(), {name: sum(values) / STEPS for name, values in reported.items()}
 
 
 def test_a_round_is_that_of_the_equations():
@@ -92,14 +92,14 @@ def test_a_round_is_that_of_the_equations():
     plain, pre = copy.deepcopy(averaged), copy.deepcopy(start)
     engine = training(averaged, batches, seed=7)
     engine.load_state_dict({}, start.state_dict())
-    told = run(engine)
+    reported = run(engine)
     first = 0.02 * torch.randn(4, 4, 4, generator=torch.Generator().manual_seed(7))
     average, domain, wanted = by_hand(plain, pre, first, None, batches)
     kept = engine.state_dict()["separation"]
     assert equal(averaged, plain) and equal(kept["pre"], pre)
     assert torch.allclose(kept["average"], average, atol=1e-7) and torch.allclose(kept["domain"], domain, atol=1e-6)
-    assert {name: told[name] for name in wanted} == pytest.approx(wanted, rel=1e-5)
-    assert told["domain_norm"] == pytest.approx(float(domain.norm()), rel=1e-6)
+    assert {name: reported[name] for name in wanted} == pytest.approx(wanted, rel=1e-5)
+    assert reported["domain_norm"] == pytest.approx(float(domain.norm()), rel=1e-6)
 
 
 def test_each_phase_leaves_the_other_network_alone_and_both_their_untouched_layers():
@@ -139,18 +139,18 @@ def test_kept_states_go_on_bit_by_bit_and_are_not_changed():
 
 def test_an_aborted_job_ends_before_the_next_batch_of_the_average():
     """Of Eq. 10; neither network has moved by then, and there is no average of a part of the images."""
-    averaged, asked = network(0), []
+    averaged, requested = network(0), []
     engine, before = training(averaged), bits(averaged)
     engine.load_state_dict({}, before)
 
     def ask():
-        asked.append(None)
-        if len(asked) == 3:
+        requested.append(None)
+        if len(requested) == 3:
             raise Aborted("the job was aborted")
 
     with pytest.raises(Aborted):
         engine.run(lambda *_: pytest.fail("a phase has begun"), ask)
-    assert len(asked) == 3 < STEPS and engine.separation.average is None and engine.separation.domain is None
+    assert len(requested) == 3 < STEPS and engine.separation.average is None and engine.separation.domain is None
     assert equal(averaged, before) and equal(engine.separation.pre, before)
 
 

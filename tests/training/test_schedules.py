@@ -13,34 +13,34 @@ def rates(optimizer=None, steps=100, before=0, **options):
     """Return the learning rate of every step after those before."""
     optimizer = optimizer or sgd()
     schedule = one_cycle(optimizer, 1e-3, steps, before, **options)
-    found = []
+    result = []
     for _ in range(before, steps):
-        found.append(optimizer.param_groups[0]["lr"])
+        result.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         schedule.step()
-    return found
+    return result
 
 
 def test_rates_of_one_cycle():
-    found = rates()
+    result = rates()
     expected = {0: 4e-5, 29: 1e-3, 50: 7.9389345e-4, 64: 5.00002e-4, 99: 4e-9}
     for step, rate in expected.items():
-        assert found[step] == pytest.approx(rate, rel=1e-6)
-    assert max(found) == found[29]
+        assert result[step] == pytest.approx(rate, rel=1e-6)
+    assert max(result) == result[29]
 
 
 def test_a_cycle_may_rise_sooner_and_end_higher():
-    found = rates(final_div_factor=0.4, pct_start=0.1)
-    assert found[0] == pytest.approx(4e-5) and found.index(max(found)) == 9
-    assert max(found) == pytest.approx(1e-3) and found[99] == pytest.approx(1e-4)
+    result = rates(final_div_factor=0.4, pct_start=0.1)
+    assert result[0] == pytest.approx(4e-5) and result.index(max(result)) == 9
+    assert max(result) == pytest.approx(1e-3) and result[99] == pytest.approx(1e-4)
 
 
 @pytest.mark.parametrize("before", [0, 30, 60, 61, 90])
 def test_after_a_shorter_cycle_its_last_rate_stays(before):
-    found = rates(before=before, final_div_factor=0.4, pct_start=0.1, cycle_share=0.6)
-    assert found[max(0, 59 - before) :] == pytest.approx([1e-4] * len(found[max(0, 59 - before) :]))
+    result = rates(before=before, final_div_factor=0.4, pct_start=0.1, cycle_share=0.6)
+    assert result[max(0, 59 - before) :] == pytest.approx([1e-4] * len(result[max(0, 59 - before) :]))
     if not before:
-        assert found.index(max(found)) == 5 and max(found) == pytest.approx(1e-3)
+        assert result.index(max(result)) == 5 and max(result) == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize("share", [0, -0.5, 1.2])

@@ -160,13 +160,13 @@ def test_scores_are_those_of_the_last_stage_video_by_video(network, videos, prep
     recorder.attach(engine)
     network.train()
     engine.run()
-    found = recorder.finish()
+    result = recorder.finish()
     shares = []
     for batch in videos(network):
         with torch.no_grad():
             called = network.stages(batch["image"])[-1, 0].argmax(dim=0)
         shares.append(float((called == batch["label"][0]).float().mean()))
-    assert found["accuracy_mean"] == pytest.approx(np.mean(shares))
-    assert found["n_frames"] == sum(LENGTHS) and found["n_cases"] == 2
-    assert engine.state.metrics["val_f1"] == pytest.approx(found["f1_mean"])
+    assert result["accuracy_mean"] == pytest.approx(np.mean(shares))
+    assert result["n_frames"] == sum(LENGTHS) and result["n_cases"] == 2
+    assert engine.state.metrics["val_f1"] == pytest.approx(result["f1_mean"])
     assert network.training, "as it was"

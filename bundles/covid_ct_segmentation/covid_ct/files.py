@@ -25,14 +25,14 @@ def list_images(folder: str | Path, postfix: str = "") -> list[str]:
     for path in sorted(root.iterdir()) if root.is_dir() else []:
         if not path.name.startswith(".") and path.is_file() and (stem := nifti_stem(path.name)):
             named[stem].append(path)
-    own = {stem for stem in named if postfix and stem.removesuffix(f"_{postfix}") in named.keys() - {stem}}
-    if own:
-        log.warning("%s: %d masks of an earlier inference are left out, such as %s", root, len(own), min(own))
+    earlier = {stem for stem in named if postfix and stem.removesuffix(f"_{postfix}") in named.keys() - {stem}}
+    if earlier:
+        log.warning("%s: %d masks of an earlier inference are left out, such as %s", root, len(earlier), min(earlier))
     for stem, paths in named.items():
-        if len(paths) > 1 and stem not in own:
+        if len(paths) > 1 and stem not in earlier:
             names = " and ".join(path.name for path in paths)
             raise BundleInputError(f"{root} holds {names}, whose masks would have one name; rename one of them")
-    files = [str(path) for stem, paths in named.items() if stem not in own for path in paths]
+    files = [str(path) for stem, paths in named.items() if stem not in earlier for path in paths]
     if not files:
         raise BundleInputError(f"{root} holds no .nii or .nii.gz file; set dataset_dir to a folder of chest CTs")
     return sorted(files)

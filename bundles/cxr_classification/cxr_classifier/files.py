@@ -26,9 +26,11 @@ def list_images(folder: str | Path, output_dir: str | Path | None = None) -> lis
         BundleInputError: no such folder, or no image in it.
     """
     root = Path(folder)
-    found = [path for path in sorted(root.rglob("*")) if _is_listed(path, root, output_dir)] if root.is_dir() else []
-    images = [path for path in found if path.suffix.lower() in ENDINGS or _begins_as_image(path)]
-    if others := sorted(set(found) - set(images)):
+    candidates = (
+        [path for path in sorted(root.rglob("*")) if _is_listed(path, root, output_dir)] if root.is_dir() else []
+    )
+    images = [path for path in candidates if path.suffix.lower() in ENDINGS or _begins_as_image(path)]
+    if others := sorted(set(candidates) - set(images)):
         log.warning("%s: %d files are no DICOM, PNG or JPEG and are left out, such as %s", root, len(others), others[0])
     if not images:
         raise BundleInputError(f"{root} holds no .dcm, .png or .jpg file; set dataset_dir to a folder of chest X-rays")

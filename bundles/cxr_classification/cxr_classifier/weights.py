@@ -61,16 +61,16 @@ def _check(given: Mapping[str, Tensor], needed: Mapping[str, Tensor], path: str 
 
 def _validation_errors(given: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> list[str]:
     """Reasons why tensors cannot be loaded."""
-    found = [f"tensor '{name}' is missing" for name in needed if name not in given]
-    found += [f"tensor '{name}' is unknown" for name in given if name not in needed]
+    faults = [f"tensor '{name}' is missing" for name in needed if name not in given]
+    faults += [f"tensor '{name}' is unknown" for name in given if name not in needed]
     for name, tensor in needed.items():
         if name not in given:
             continue
         if given[name].shape != tensor.shape:
-            found.append(f"tensor '{name}' has shape {tuple(given[name].shape)} instead of {tuple(tensor.shape)}")
+            faults.append(f"tensor '{name}' has shape {tuple(given[name].shape)} instead of {tuple(tensor.shape)}")
         elif not bool(torch.isfinite(given[name]).all()):
-            found.append(f"tensor '{name}' holds values that are not finite")
-    return found
+            faults.append(f"tensor '{name}' holds values that are not finite")
+    return faults
 
 
 def _read(path: str | Path, remedy: str) -> dict[str, Tensor]:

@@ -75,9 +75,9 @@ class ClipDataset(IterableDataset[dict[str, Any]]):
         elif math.isnan(second) or self.frames == 1:
             yield second, path
         else:
-            yield second, earlier(second, self._beside(path), self.interval, self.frames)
+            yield second, earlier(second, self._frames_of(path), self.interval, self.frames)
 
-    def _beside(self, path: str) -> Mapping[float, str]:
+    def _frames_of(self, path: str) -> Mapping[float, str]:
         folder = Path(path).parent
         return {second: other for other, second in self.times.items() if Path(other).parent == folder}
 

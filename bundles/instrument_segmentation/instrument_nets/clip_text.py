@@ -44,7 +44,7 @@ def _load(root: Path) -> tuple[Any, Any]:
     from transformers import CLIPTextModelWithProjection, CLIPTokenizerFast
 
     try:
-        model, told = CLIPTextModelWithProjection.from_pretrained(
+        model, loading = CLIPTextModelWithProjection.from_pretrained(
             root, local_files_only=True, output_loading_info=True, dtype=torch.float32
         )
         tokenizer = CLIPTokenizerFast.from_pretrained(root, local_files_only=True)
@@ -52,7 +52,7 @@ def _load(root: Path) -> tuple[Any, Any]:
         raise BundleInputError(
             f"the text encoder in {root} cannot be read ({type(error).__name__}: {error}); copy it again, {OTHERS}"
         ) from error
-    if missing := sorted(told["missing_keys"]):
+    if missing := sorted(loading["missing_keys"]):
         raise BundleInputError(
             f"the weights in {root} lack {len(missing)} tensors of CLIP's text encoder, such as '{missing[0]}'; copy "
             f"the whole model, {OTHERS}"

@@ -120,5 +120,5 @@ def earlier(second: float, known: Mapping[float, str], interval: float, count: i
     """
     wanted = [second - interval * back for back in reversed(range(count))]
     near = [min(known, key=lambda one: abs(one - time)) for time in wanted]
-    found = zip(near, wanted, strict=True)
-    return [known[one if abs(one - time) <= interval / 4 else second] for one, time in found]
+    pairs = zip(near, wanted, strict=True)
+    return [known[one if abs(one - time) <= interval / 4 else second] for one, time in pairs]

@@ -67,14 +67,14 @@ def renamed(content: Mapping[str, Tensor], path: str | Path = "checkpoint") -> d
     Raises:
         BundleInputError: a fused tensor whose rows cannot be halved.
     """
-    found: dict[str, Tensor] = {}
+    mapped: dict[str, Tensor] = {}
     for name, tensor in content.items():
         bare = ABOVE.sub("", name)
         if LAST.match(bare):
             continue
         for new, part in _split(_new_name(bare), tensor, path):
-            found[new] = part
-    return found
+            mapped[new] = part
+    return mapped
 
 
 def _split(name: str, tensor: Tensor, path: str | Path) -> Iterator[tuple[str, Tensor]]:

@@ -76,9 +76,9 @@ class TemporalAttention(nn.Module):
         queries = self.query(into_windows(normed[:, -1], self.window))
         keys, values = self.context(normed)
         weights = self.weights(queries, keys, self.bias(height, across))
-        found = (weights @ self._split(values)).transpose(2, 3).flatten(3)  # Eq. 4
-        found = out_of_windows(found, self.window, height, across)
-        return frames[:, -1] + found if self.block is None else self.block(frames[:, -1], found)
+        attended = (weights @ self._split(values)).transpose(2, 3).flatten(3)  # Eq. 4
+        attended = out_of_windows(attended, self.window, height, across)
+        return frames[:, -1] + attended if self.block is None else self.block(frames[:, -1], attended)
 
     def context(self, normed: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (B, windows, tokens, C) of what each window sees in maps (B, frames, C, h, w); Eq. 3.
@@ -141,9 +141,9 @@ class FeedForward(nn.Module):
         self.projection, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
         self.inner = nn.Sequential(nn.Linear(width, expansion * width), nn.GELU(), nn.Linear(expansion * width, width))
 
-    def forward(self, newest: Tensor, found: Tensor) -> Tensor:
+    def forward(self, newest: Tensor, attended: Tensor) -> Tensor:
         """Maps (B, C, h, w) before attention and what it found -> (B, C, h, w)."""
-        x = newest.movedim(1, -1) + self.projection(found.movedim(1, -1))
+        x = newest.movedim(1, -1) + self.projection(attended.movedim(1, -1))
         return (x + self.inner(self.norm(x))).movedim(-1, 1)
 
 

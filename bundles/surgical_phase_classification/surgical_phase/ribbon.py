@@ -39,12 +39,12 @@ def draw_ribbon(
         colour = COLOURS[int(frames[:, x].argmax()) % len(COLOURS)]
         draw.line((LEFT + x, TOP, LEFT + x, TOP + BAND), fill=colour)
     for number, name in enumerate(phases):
-        top, own = TOP + BAND + GAP + number * (ROW + GAP), COLOURS[number % len(COLOURS)]
+        top, accent = TOP + BAND + GAP + number * (ROW + GAP), COLOURS[number % len(COLOURS)]
         draw.rectangle((LEFT, top, LEFT + WIDE - 1, top + ROW), fill=PANEL)
-        draw.rectangle((LEFT - 22, top + ROW / 2 - 6, LEFT - 10, top + ROW / 2 + 6), fill=own, outline=PAPER)
+        draw.rectangle((LEFT - 22, top + ROW / 2 - 6, LEFT - 10, top + ROW / 2 + 6), fill=accent, outline=PAPER)
         draw.text((LEFT - 30, top + ROW / 2), name.replace("_", " "), fill=INK, font=font, anchor="rm")
         for x in np.flatnonzero(highest[number]).tolist():
-            colour = own if frames[number, x] else QUIET
+            colour = accent if frames[number, x] else QUIET
             draw.line((LEFT + x, top + ROW, LEFT + x, top + ROW * (1 - highest[number, x])), fill=colour)
     axis.draw(draw, font, LEFT, TOP + height + 6)
     picture.save(path)

@@ -49,16 +49,21 @@ def list_frames(folder: str | Path, output_dir: str | Path | None = None) -> lis
     paths = [root] if root.is_file() else sorted(root.rglob("*")) if root.is_dir() else []
     wanted = [path for path in paths if _is_wanted(path) and not _hidden(path, root)]
     written = {Path(output_dir, name).resolve() for name in WRITTEN} if output_dir is not None else set()
-    own = {path for path in wanted if written & set(path.resolve().parents)}
-    if own:
-        log.warning("%s: %d pictures of an earlier inference are left out, such as %s", root, len(own), min(own).name)
-    found = [str(path) for path in wanted if path not in own]
-    if not found:
+    written_earlier = {path for path in wanted if written & set(path.resolve().parents)}
+    if written_earlier:
+        log.warning(
+            "%s: %d pictures of an earlier inference are left out, such as %s",
+            root,
+            len(written_earlier),
+            min(written_earlier).name,
+        )
+    frames = [str(path) for path in wanted if path not in written_earlier]
+    if not frames:
         raise BundleInputError(
             f"{root} holds no picture (.png, .jpg) and no video ({', '.join(VIDEOS)}); set dataset_dir to a folder of "
             "frames of a video, or to a video"
         )
-    return found
+    return frames
 
 
 class LoadFramed(MapTransform):

@@ -37,9 +37,9 @@ def picture_times(paths: Sequence[str], folder: str | Path, names_rate: float | 
 
 def _checked(times: dict[str, float]) -> dict[str, float]:
     """The same: a folder is one video, whose pictures may be one another's history."""
-    found: dict[tuple[Path, float], str] = {}
+    known: dict[tuple[Path, float], str] = {}
     for path, second in times.items():
-        if (other := found.setdefault((Path(path).parent, second), path)) != path:
+        if (other := known.setdefault((Path(path).parent, second), path)) != path:
             raise BundleInputError(
                 f"{other} and {path} are both of second {second:g}: frames of two videos in one folder; put each video "
                 "into a folder of its own, or correct their times"

@@ -78,16 +78,16 @@ class PredictionFiles:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self.rows.sort(key=_place)  # workers take turns
-        for _, found in groupby(self.rows, _recording):
-            self._call(list(found))
+        for _, of_video in groupby(self.rows, _recording):
+            self._call(list(of_video))
         self._write_table(self.folder / "predictions.csv")
         content = json.dumps(self.rows, indent=1, ensure_ascii=False)
         (self.folder / "predictions.json").write_text(content, encoding="utf-8", errors="backslashreplace")
         failed = sum(bool(row["error"]) for row in self.rows)
         if failed == len(self.rows):
             raise BundleInputError(f"none of {failed} frames could be read; the first: {self.rows[0]['error']}")
-        for group, found in groupby(self.rows, _recording):
-            rows = list(found)
+        for group, of_video in groupby(self.rows, _recording):
+            rows = list(of_video)
             values = [None if row["error"] else list(row["probabilities"].values()) for row in rows]
             path = self.folder / self.pictures / f"{group}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,9 +100,9 @@ class PredictionFiles:
         readable = [output for output in outputs if output is not None]
         values = iter(self.probabilities(torch.stack(readable)).tolist() if readable else ())
         for row, output in zip(rows, outputs, strict=True):
-            found = [None] * len(self.classes) if output is None else next(values)
-            row["predicted"] = None if output is None else self.called(found)
-            row["probabilities"] = dict(zip(self.classes, found, strict=True))
+            scores = [None] * len(self.classes) if output is None else next(values)
+            row["predicted"] = None if output is None else self.called(scores)
+            row["probabilities"] = dict(zip(self.classes, scores, strict=True))
 
     def _write_table(self, path: Path) -> None:
         with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as stream:

@@ -47,8 +47,8 @@ def draw_timeline(
 
 def _highest(rows: Sequence[Sequence[float] | None], axis: TimeAxis) -> dict[int, list[float]]:
     """Largest probabilities among the frames below each column of pixels, so that a short call is not lost."""
-    found: dict[int, list[float]] = {}
+    columns: dict[int, list[float]] = {}
     for row, span in zip(rows, axis.spans, strict=True):
         for x in span if row is not None else ():
-            found[x] = [max(pair) for pair in zip(found.get(x, row), row, strict=True)]
-    return found
+            columns[x] = [max(pair) for pair in zip(columns.get(x, row), row, strict=True)]
+    return columns

@@ -61,12 +61,12 @@ def _grid(path: Path, rate: float) -> tuple[float, float]:
     with _opened(path) as (_, stream, _):
         base = float(stream.base_rate or 0)
         mean = float(stream.average_rate or base)
-    own = next((base / fields for fields in (1, 2) if base and abs(fields * mean / base - 1) <= NEARLY), 0.0)
-    steps = round(round(own) / rate)
-    whole = not steps or abs(own / round(own) - 1) < SAME
-    if whole or not SAME < abs(own / rate / steps - 1) <= NEARLY:
+    frame_rate = next((base / fields for fields in (1, 2) if base and abs(fields * mean / base - 1) <= NEARLY), 0.0)
+    steps = round(round(frame_rate) / rate)
+    whole = not steps or abs(frame_rate / round(frame_rate) - 1) < SAME
+    if whole or not SAME < abs(frame_rate / rate / steps - 1) <= NEARLY:
         return rate, SAME
-    return own / steps, 0.5 / own
+    return frame_rate / steps, 0.5 / frame_rate
 
 
 def _in_order(path: Path, damage: list[str]) -> Iterator[Any]:

@@ -98,14 +98,16 @@ def check_fit(given: Mapping[str, Tensor], needed: Mapping[str, Tensor], what: s
 
 def _validation_errors(given: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> list[str]:
     """Reasons why tensors cannot be loaded."""
-    found = [f"tensor '{name}' is missing" for name in needed if name not in given]
-    found += [f"tensor '{name}' is unknown" for name in given if name not in needed]
+    faults = [f"tensor '{name}' is missing" for name in needed if name not in given]
+    faults += [f"tensor '{name}' is unknown" for name in given if name not in needed]
     for name in [name for name in needed if name in given]:
         if given[name].shape != needed[name].shape:
-            found.append(f"tensor '{name}' has shape {tuple(given[name].shape)} instead of {tuple(needed[name].shape)}")
+            faults.append(
+                f"tensor '{name}' has shape {tuple(given[name].shape)} instead of {tuple(needed[name].shape)}"
+            )
         elif not bool(torch.isfinite(given[name]).all()):
-            found.append(f"tensor '{name}' holds values that are not finite")
-    return found
+            faults.append(f"tensor '{name}' holds values that are not finite")
+    return faults
 
 
 def read_tensors(path: str | Path, remedy: str) -> dict[str, Tensor]:

@@ -55,7 +55,7 @@ def adapt_bundle(
     images: Path,
     out: Path,
     *,
-    asked: Collection[str] = (),
+    adaptations: Collection[str] = (),
     few: bool = False,
     device: str | None = None,
     trusted: Collection[str] = (),
@@ -98,7 +98,7 @@ def adapt_bundle(
         if not few:
             _check_enough(prepared, amount)
         trained_on = references(metadata)
-        adapted = adapt_to(prepared, trained_on, known, asked)
+        adapted = adapt_to(prepared, trained_on, known, adaptations)
         with staged(out) as folder:
             version = _fill(folder, bundle, metadata, adapted, amount, Path(place) / "copy")
             # After the digests: whoever gives the bundle on removes the page, and it is whole all the same.
@@ -144,7 +144,7 @@ def _fill(folder: Path, bundle: Path, metadata: Mapping[str, Any], adapted: Adap
         state = {name: tensor.cpu() for name, tensor in adapted.network.state_dict().items()}
         with (folder / WEIGHTS).open("wb") as stream:  # given a path, torch writes that into the file
             torch.save(state, stream)
-        _write_other_forms(folder, adapted.own.root, copy)
+        _write_other_forms(folder, adapted.images.root, copy)
     if adapted.settings:
         _write_settings(folder, adapted.settings)
     version = _write_metadata(folder, metadata, adapted, amount)

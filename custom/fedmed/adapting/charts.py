@@ -29,14 +29,14 @@ def _legend(axes: Axes) -> None:
 
 def histograms(adapted: Adapted, references: Mapping[str, Tensor]) -> Figure:
     """Draw the brightness of images: as they came, as the model sees them now, and of the training where known."""
-    colours = adapted.own[0]["image"].shape[0] % 3 == 0
+    colours = adapted.images[0]["image"].shape[0] % 3 == 0
     figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
     panels = figure.subplots(1, 3 if colours else 1, squeeze=False)[0]
     for channel, axes in enumerate(panels):
         which = channel if colours else None
         wanted = None if colours else references.get(INTENSITIES)
-        _histogram(axes, _shares(adapted.own, which), "as they came", BEFORE)
-        if adapted.shown is not adapted.own:
+        _histogram(axes, _shares(adapted.images, which), "as they came", BEFORE)
+        if adapted.shown is not adapted.images:
             _histogram(axes, _shares(adapted.shown, which), "as the model sees them", AFTER)
         if wanted is not None:
             _histogram(axes, wanted, "of the training hospitals", TRAINING)

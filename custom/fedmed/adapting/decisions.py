@@ -142,7 +142,7 @@ class Adapted:
 
     Attributes:
         decisions: one for each of :data:`ADAPTATIONS`.
-        own, shown: the images as the bundle came, and as it sees them now.
+        images, shown: the images as the bundle came, and as it sees them now.
         network: after.
         before, after: what it says; None where that is not of classes.
         layers: name -> statistics, as they were measured; empty where the network has none.
@@ -150,7 +150,7 @@ class Adapted:
     """
 
     decisions: tuple[Decision, ...]
-    own: FolderImages
+    images: FolderImages
     shown: FolderImages
     network: nn.Module
     before: Predictions | None

@@ -56,9 +56,9 @@ def adaptation_page(name: str, adapted: Adapted, amount: str, references: Mappin
     rows = [[one.name, WORDS[one.name], "yes" if one.made else "no", one.why] for one in adapted.decisions]
     tables = [SheetTable("What was adapted", "", ["adaptation", "of", "made", "why"], rows)]
     if COLOURS in references and not any(one.failed for one in adapted.decisions):
-        tables.append(_colours(references[COLOURS], adapted.own))
-    if adapted.own.faults:
-        left = [[fault] for fault in adapted.own.faults]
+        tables.append(_colours(references[COLOURS], adapted.images))
+    if adapted.images.faults:
+        left = [[fault] for fault in adapted.images.faults]
         tables.append(SheetTable("Could not be read, and left out", "", ["why"], left, long=True))
     closing = [("What cannot be known without labels", UNKNOWN), ("This page", [ON_PAGE])]
     summary, figures = _summary(adapted, amount), _figures(adapted, references)
@@ -76,7 +76,7 @@ def _summary(adapted: Adapted, amount: str) -> str:
 
 
 def _facts(adapted: Adapted, amount: str) -> list[tuple[str, str]]:
-    facts = [("images", amount), ("files left out", str(len(adapted.own.faults)))]
+    facts = [("images", amount), ("files left out", str(len(adapted.images.faults)))]
     if adapted.layers:
         facts.append(("layers", str(len(adapted.layers))))
     if adapted.share:
@@ -147,7 +147,7 @@ def cases(adapted: Adapted) -> Markup:
     parts, classes = [Markup('<div class="calls">')], adapted.before.classes
     for number in chosen_cases(adapted.before, adapted.after):
         old, new = adapted.before.each[number], adapted.after.each[number]
-        image, shown = (images[old.place]["image"] for images in (adapted.own, adapted.shown))
+        image, shown = (images[old.place]["image"] for images in (adapted.images, adapted.shown))
         if old.is_mask:
             at = _slice(old, new)
             pair = [_marked(_picture(image, at), old, at)]
@@ -156,10 +156,10 @@ def cases(adapted: Adapted) -> Markup:
             below = _amounts(old, new, classes)
         else:
             pair = [_picture(image, None)]
-            if adapted.shown is not adapted.own:
+            if adapted.shown is not adapted.images:
                 pair.append(_picture(shown, None))
             below = _probabilities(old, new, classes)
-        parts.append(_case(adapted.own.names[old.place], pair, below))
+        parts.append(_case(adapted.images.names[old.place], pair, below))
     return Markup("").join([*parts, Markup("</div>")])
 
 

@@ -32,7 +32,9 @@ from fedmed.methods.method import Method
 MASKS, PREDICTIONS = "*.nii*", "predictions.json"
 LARGEST = 1e-6  # difference of two probabilities
 # `python -m monai.bundle` in a process that cannot import FedMed: a bundle must not need it to infer.
-ALONE = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
+WITHOUT_FEDMED = (
+    "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
+)
 LARGEST_SHARE = 1e-6  # difference of two features, as a part of the largest
 
 
@@ -235,7 +237,7 @@ def infer_before(
 def infer_after(folder: Path, config: Path, images: Path, out: Path) -> Path:
     """Infer the same with the exported bundle, in a process of its own; arguments and errors as above."""
     place = ["--bundle_root", ".", "--dataset_dir", str(images), "--output_dir", str(out)]
-    command = [sys.executable, "-c", ALONE, "run", "--config_file", f"{CONFIGS}/{config.name}", *place]
+    command = [sys.executable, "-c", WITHOUT_FEDMED, "run", "--config_file", f"{CONFIGS}/{config.name}", *place]
     # The same number of threads adds in the same order; and nothing may be left in the bundle.
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads()), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

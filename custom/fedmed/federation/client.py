@@ -38,7 +38,7 @@ from fedmed.federation.own_best import EarlierScores, OwnBest
 from fedmed.jobs.job import Job
 from fedmed.kinds.find_kind import check_bundle
 from fedmed.messages.answers import Answer, Extras, Release, Update
-from fedmed.messages.task import OWN, SELECTED, Task
+from fedmed.messages.task import SELECTED, SITE_BEST, Task
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
@@ -204,7 +204,7 @@ class Client:
         metrics = self._tested(task, model, folder)
         if any(patients := [str(entry.get("patient") or "") for entry in entries]):
             write_patients(folder, case_names(entries), patients)
-        if task.model == OWN:
+        if task.model == SITE_BEST:
             metrics["model_round"] = model.state["round"]
         self.progress.event("end", task, score=metrics.get(self.bundle.score.test, math.nan))
         return metrics

@@ -59,7 +59,7 @@ class Exchange:
         self.answered: set[str] = set()
         self.received: dict[str, int] = {}  # bytes of each answer
 
-    def asked(self, round: int) -> list[str]:
+    def sites_at(self, round: int) -> list[str]:
         """Sites that answer a ``metadata`` task; of what is told once, also those that train only later."""
         sites = self.study.of_role(*TRAINING_ROLES) if self.once else self.study.participants(round)
         return [site for site in sites if self.said.sends(self.study.sites[site])]

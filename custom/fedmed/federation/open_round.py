@@ -118,8 +118,8 @@ class TransactionalAggregator:
         if not (state or self.for_roles or self.values or training):
             return {}
         for_roles = {role: dict(tensors) for role, tensors in self.for_roles.items()}
-        beside = {"for_roles": for_roles, "values": {site: dict(of_site) for site, of_site in self.values.items()}}
-        return {"rule": class_path(self.rule), "state": state, **beside, "training": training}
+        further = {"for_roles": for_roles, "values": {site: dict(of_site) for site, of_site in self.values.items()}}
+        return {"rule": class_path(self.rule), "state": state, **further, "training": training}
 
     def restore(self, state: Mapping[str, Any], model: Model) -> None:
         """Go on from :meth:`state`, which was saved with ``model``.

@@ -21,9 +21,9 @@ from fedmed.data.datalist import UNLABELED, list_entries
 from fedmed.durable_files import append_json
 from fedmed.errors import BundleError, DataError, StateError
 from fedmed.jobs.job import Job, RolePolicies
-from fedmed.messages.task import OWN, Task
+from fedmed.messages.task import SITE_BEST, Task
 from fedmed.privacy.live_scalars import PROGRESS_LINES
-from fedmed.recovery.site_state import OWN_BEST, SiteState
+from fedmed.recovery.site_state import BEST_MODEL, SiteState
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
 from fedmed.training.corrected_steps import Corrections
@@ -32,7 +32,7 @@ from fedmed.training.trainer import AbortHandler, NonFiniteLossHandler, Progress
 log = logging.getLogger("fedmed.site")
 Stream = Callable[[str, float, int], None]
 READS_VALIDATION = re.compile("@validate(::|#)")
-Asked = Callable[[], bool]  # whether the job was aborted
+IsAborted = Callable[[], bool]  # whether the job was aborted
 Report = Callable[[int, int, dict[str, float]], None]  # (step, steps, scalars: means since the last report)
 
 
@@ -214,10 +214,10 @@ def open_model(parser: ConfigParser, bundle: Bundle, job: Job, role: str, task: 
     network = initial_network(parser, job.study.seed)
     local = named_tensors(network)
     policy = RolePolicies(job, local, bundle.groups(network)).of(role, task.round)
-    if task.model == OWN:  # whole, with private layers: nothing of it comes with the task
+    if task.model == SITE_BEST:  # whole, with private layers: nothing of it comes with the task
         best = kept.best()
         if not best:
-            raise StateError(f"there is no {kept.folder / OWN_BEST}: this site has scored no model of the run")
+            raise StateError(f"there is no {kept.folder / BEST_MODEL}: this site has scored no model of the run")
         network.load_state_dict(best["tensors"], strict=True)
         return OpenedModel(parser, network, policy, best["tensors"], best)
     needs_state = task.name == "train" or policy.private(local)
@@ -228,7 +228,9 @@ def open_model(parser: ConfigParser, bundle: Bundle, job: Job, role: str, task: 
     return OpenedModel(parser, network, policy, tensors, state)
 
 
-def run_trainer(trainer: Any, steps: int, aborted: Asked, report: Report, handlers: Sequence[Any]) -> dict[str, float]:
+def run_trainer(
+    trainer: Any, steps: int, aborted: IsAborted, report: Report, handlers: Sequence[Any]
+) -> dict[str, float]:
     """Train and return the round's mean of every scalar that the engine reports, as ``train_…``."""
     sums: dict[str, float] = {}
     done = 0
@@ -247,14 +249,14 @@ def run_trainer(trainer: Any, steps: int, aborted: Asked, report: Report, handle
     return {f"train_{name}": total / steps for name, total in sums.items()}
 
 
-def draw_preview(parser: ConfigParser, aborted: Asked, corrections: Corrections) -> None:
+def draw_preview(parser: ConfigParser, aborted: IsAborted, corrections: Corrections) -> None:
     """Draw what a model makes of the cases that the bundle lists under ``preview``, if there are some."""
     if parsed(parser, "preview#cases"):
         _recorded(parser, "preview", aborted, corrections).draw()
 
 
 def validation_scores(
-    parser: ConfigParser, score: Score, site: SiteConfig, aborted: Asked, corrections: Corrections
+    parser: ConfigParser, score: Score, site: SiteConfig, aborted: IsAborted, corrections: Corrections
 ) -> dict[str, float]:
     """Return the scalars ``val_…`` of the received model on the validation list, the bundle's score among them.
 
@@ -276,13 +278,13 @@ def validation_scores(
     return {name: number for name, number in scores.items() if math.isfinite(number)}
 
 
-def test_scores(parser: ConfigParser, aborted: Asked, corrections: Corrections) -> dict[str, float]:
+def test_scores(parser: ConfigParser, aborted: IsAborted, corrections: Corrections) -> dict[str, float]:
     """Return what the bundle's recorder makes of all cases of the testing list together."""
     metrics: dict[str, float] = _recorded(parser, "evaluate", aborted, corrections).finish()
     return metrics
 
 
-def _recorded(parser: ConfigParser, part: str, aborted: Asked, corrections: Corrections) -> Any:
+def _recorded(parser: ConfigParser, part: str, aborted: IsAborted, corrections: Corrections) -> Any:
     """Run the evaluator of a part of the configuration and return its recorder."""
     evaluator, recorder = parsed(parser, f"{part}#evaluator"), parsed(parser, f"{part}#recorder")
     recorder.attach(evaluator)

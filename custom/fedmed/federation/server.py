@@ -207,7 +207,7 @@ class Server:
         """Start a round in which sites learn from one another: site -> its first task."""
         self._begin(round)
         self.round.awaits_training = self.exchange.open = True
-        tasks = {site: self.task("metadata", site, round) for site in self.exchange.asked(round)}
+        tasks = {site: self.task("metadata", site, round) for site in self.exchange.sites_at(round)}
         self.round.sent(tasks)
         return tasks
 
@@ -217,7 +217,7 @@ class Server:
         Raises:
             JobError: nobody sent what no round can do without.
         """
-        self.exchange.take(answers, self.round.number, self.exchange.asked(self.round.number))
+        self.exchange.take(answers, self.round.number, self.exchange.sites_at(self.round.number))
 
     def train_tasks(self, round: int) -> dict[str, Task]:
         """Start a round, or go on with one that began with :meth:`metadata_tasks`: site -> its task."""

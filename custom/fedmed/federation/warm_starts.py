@@ -17,7 +17,7 @@ from fedmed.files import SHARED_ROUNDS
 from fedmed.messages.answers import Answer, Update
 from fedmed.messages.task import Task
 from fedmed.privacy.payload import payload_digest
-from fedmed.recovery.site_state import OWN_BEST
+from fedmed.recovery.site_state import BEST_MODEL
 
 log = logging.getLogger("fedmed.loop")
 
@@ -97,12 +97,12 @@ def site_answer(site: str, rounds: int) -> Callable[[Client, Task], Answer]:
 def _keep(client: Client, answer: Update, kept: Path) -> None:
     """Save the site's state, its best model so far, and the answer last: a folder with an answer is whole."""
     save_tensors(kept / STATE, client.state.load(answer.round))
-    save_tensors(kept / OWN_BEST, client.state.best())
+    save_tensors(kept / BEST_MODEL, client.state.best())
     save_tensors(kept / UPDATE, vars(answer))
 
 
 def _take(client: Client, task: Task, kept: Path) -> Update:
-    update, state, best = (load_tensors(kept / name) for name in (UPDATE, STATE, OWN_BEST))
+    update, state, best = (load_tensors(kept / name) for name in (UPDATE, STATE, BEST_MODEL))
     if best:
         client.state.keep_best(best["round"], best["score"], best["tensors"])
     before = [] if task.private_round is None else [task.private_round]

@@ -10,7 +10,7 @@ from fedmed.errors import RoundFailed
 from fedmed.federation.personal_layers import Evaluated, PersonalLayers
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
-from fedmed.messages.task import FIRST, LAST, OWN, SELECTED, Task
+from fedmed.messages.task import FIRST, LAST, SELECTED, SITE_BEST, Task
 from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.methods.method import decoder_source
 from fedmed.recovery.site_state import START
@@ -148,12 +148,16 @@ class Closing:
         """Labelled sites test the model that each itself scored best and has kept; one alone has chosen it for all."""
         sites, last = self.selection.sites, self.server.rounds - 1
         choosing = sites if len(sites) > 1 and self.selection.best_round is not None else []
-        return {site: replace(self.server.task("evaluate", site, last), model=OWN, tensors={}) for site in choosing}
+        return {
+            site: replace(self.server.task("evaluate", site, last), model=SITE_BEST, tensors={}) for site in choosing
+        }
 
-    def finish(self, test: Metrics, others: Mapping[str, Metrics] | None = None, own: Metrics | None = None) -> None:
+    def finish(
+        self, test: Metrics, others: Mapping[str, Metrics] | None = None, site_best: Metrics | None = None
+    ) -> None:
         """Write the result of the run: test scores of the selected model and, where asked for, of others by name."""
         chosen, score = self.selection, self.server.score
-        test, own = self._tested(test), self._tested(own or {})
+        test, site_best = self._tested(test), self._tested(site_best or {})
         others = {name: self._tested(scores) for name, scores in (others or {}).items()}
         tested = self._rows(SELECTED, test)
         result: dict[str, Any] = {
@@ -173,9 +177,11 @@ class Closing:
             result["stopped_early"] = {"rounds": self.server.rounds, "reason": self.server.stopping.reason}
         result |= {f"test_{name}": self._rows(name, scores) for name, scores in others.items()}
         if len(chosen.sites) == 1 and chosen.best_round is not None:
-            own = {site: {**test[site], "model_round": chosen.best_round} for site in chosen.sites if site in test}
-        if own:
-            result["test_own"] = self._rows(OWN, own)
+            site_best = {
+                site: {**test[site], "model_round": chosen.best_round} for site in chosen.sites if site in test
+            }
+        if site_best:
+            result["test_own"] = self._rows(SITE_BEST, site_best)
         if self.refused_numbers:
             result["refused_numbers"] = dict(sorted(self.refused_numbers.items()))
         if self.untested:

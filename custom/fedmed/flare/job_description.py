@@ -26,7 +26,7 @@ from fedmed.flare.job_archive import META, STUDY
 from fedmed.jobs.job_meta import job_meta
 from fedmed.jobs.study_text import parse_study
 
-OWN = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
+SIGNATURES = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
 SUBJECT = (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.UNSTRUCTURED_NAME)  # name, organisation, role
 REMEDY = "write the job anew with scripts/package_job.py, and submit it without changing meta.json"
 LEADS = {"name", "resource_spec", "min_clients", "deploy_map"}
@@ -109,7 +109,7 @@ def _signer(opened: ZipFile, folder: str) -> tuple[str, str, str]:
 
 def _signatures(opened: ZipFile, folder: str, names: set[str]) -> Iterator[str]:
     signatures = json.loads(opened.read(folder + NVFLARE_SIG_FILE))
-    yield from (_digest(signatures[name]) for name in sorted(names - OWN))
+    yield from (_digest(signatures[name]) for name in sorted(names - SIGNATURES))
 
 
 def _digest(signature: str) -> str:

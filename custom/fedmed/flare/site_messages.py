@@ -41,8 +41,8 @@ from fedmed.flare.lost_processes import watch_site
 from fedmed.flare.scalar_events import taken
 
 log = logging.getLogger("fedmed.site")
-SERVER, OWN, PEER = "server", "own", "peer"  # whose process: the server's, one of this site's, anybody else's
-BOTH = frozenset({SERVER, OWN})
+SERVER, THIS_SITE, PEER = "server", "own", "peer"  # whose process: the server's, one of this site's, anybody else's
+BOTH = frozenset({SERVER, THIS_SITE})
 ANY = frozenset({"*"})
 CERTIFICATES = "credential_manager"  # NVFlare's channel on which cells show each other their certificates
 ABOUT_RUN = frozenset({ReservedTopic.SYNC_RUNNER, ReservedTopic.JOB_HEART_BEAT, ReservedTopic.TASK_CHECK})
@@ -56,8 +56,8 @@ _COMMON: Rules = {
     CellChannel.CELLNET: (frozenset({CellChannelTopic.Bye}), BOTH),
     CERTIFICATES: (ANY, BOTH),
     OBJ_DOWNLOADER_CHANNEL: (ANY, frozenset({SERVER})),  # large tensors of a task and of its answer
-    WORKSPACE_TRANSFER_CHANNEL: (ANY, frozenset({OWN})),  # a job in a container
-    CellChannel.CLIENT_COMMAND: (COMMANDS, frozenset({OWN})),
+    WORKSPACE_TRANSFER_CHANNEL: (ANY, frozenset({THIS_SITE})),  # a job in a container
+    CellChannel.CLIENT_COMMAND: (COMMANDS, frozenset({THIS_SITE})),
 }
 TAKEN: Rules = {
     **_COMMON,
@@ -66,7 +66,7 @@ TAKEN: Rules = {
 }
 SENT: Rules = {
     **_COMMON,
-    CellChannel.CLIENT_MAIN: (ANY, frozenset({OWN})),
+    CellChannel.CLIENT_MAIN: (ANY, frozenset({THIS_SITE})),
     CellChannel.SERVER_MAIN: (ANY, frozenset({SERVER})),
     CellChannel.SERVER_COMMAND: (
         frozenset({ServerCommandNames.GET_TASK, ServerCommandNames.SUBMIT_UPDATE}),
@@ -94,13 +94,13 @@ def kind_of(channel: str, topic: str, headers: Mapping[str, Any]) -> tuple[str, 
 def party_of(cell: CoreCell, name: str) -> str:
     """Party whose process a cell is, by its full name."""
     root = FQCN.split(name)[0] if name else ""
-    return OWN if root == cell.my_info.root else SERVER if root == FQCN.ROOT_SERVER else PEER
+    return THIS_SITE if root == cell.my_info.root else SERVER if root == FQCN.ROOT_SERVER else PEER
 
 
 def sender_of(cell: CoreCell, origin: str, message: Message) -> str:
     """Party that has sent a request; one of the own site's is believed only over a connection within the site."""
     party, endpoint = party_of(cell, origin), message.get_prop(MessagePropKey.ENDPOINT)
-    return PEER if party == OWN and (endpoint is None or party_of(cell, endpoint.name) != OWN) else party
+    return PEER if party == THIS_SITE and (endpoint is None or party_of(cell, endpoint.name) != THIS_SITE) else party
 
 
 def _refuse(cell: CoreCell, did: str, channel: str, topic: str, name: str) -> Message:

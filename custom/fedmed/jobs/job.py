@@ -20,7 +20,7 @@ from fedmed.settings.yaml_document import Mistake, Place, refusal
 from fedmed.settings.yaml_model import check_model
 
 STUDY = "study.yaml"
-Misfits = Iterator[tuple[str, str]]  # key at which the line is shown, and a sentence that names all keys concerned
+StudyErrors = Iterator[tuple[str, str]]  # key at which the line is shown, and a sentence that names all keys concerned
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class Job:
         Raises:
             JobError: it does not go with the algorithm.
         """
-        own, said, step = self.method.rule(), self.study.rule, self.study.server_step
-        path, args = own["path"], dict(own["args"])
+        default, said, step = self.method.rule(), self.study.rule, self.study.server_step
+        path, args = default["path"], dict(default["args"])
         if said is not None:
             args = {**args, **said.args} if said.path in (None, path) else dict(said.args)
             path = said.path or path
@@ -212,7 +212,7 @@ class Job:
         return self.study.sites[site]
 
 
-def contradictions(study: Study) -> Misfits:
+def contradictions(study: Study) -> StudyErrors:
     """Every contradiction of a study with itself."""
     yield from _of_sites(study)
     yield from _of_classes(study)
@@ -234,7 +234,7 @@ def contradictions(study: Study) -> Misfits:
         yield "clip_norm", f"'clip_norm' {study.clip_norm:g} never acts: {bound}; lower it"
 
 
-def _of_sites(study: Study) -> Misfits:
+def _of_sites(study: Study) -> StudyErrors:
     training = study.of_role(*TRAINING_ROLES)
     if not training:
         yield "sites", "'sites': none trains; at least one must be 'supervised' or 'unsupervised'"
@@ -247,7 +247,7 @@ def _of_sites(study: Study) -> Misfits:
         yield "resume", f"'resume.fresh' names '{lost[0]}', which does not train in this job; correct or remove it"
 
 
-def _of_classes(study: Study) -> Misfits:
+def _of_classes(study: Study) -> StudyErrors:
     names = [one.name for one in study.structures]
     if twice := [name for name in names if names.count(name) > 1]:
         yield "classes", f"'classes' names '{twice[0]}' twice; leave one of them out"
@@ -257,7 +257,7 @@ def _of_classes(study: Study) -> Misfits:
             yield "overrides", f"'overrides.{role}.classes': classes are the whole study's; write 'classes: [{shown}]'"
 
 
-def _of_result(study: Study) -> Misfits:
+def _of_result(study: Study) -> StudyErrors:
     """Contradictions about which model is the result, and how it is tested."""
     labelled = study.of_role("supervised")
     if not labelled and study.select != "last":
@@ -277,7 +277,7 @@ def _of_result(study: Study) -> Misfits:
     yield from _of_release(study, labelled)
 
 
-def _of_mean(study: Study) -> Misfits:
+def _of_mean(study: Study) -> StudyErrors:
     if study.select != "mean":
         if "mean_rounds" in study.model_fields_set:
             yield "mean_rounds", "'mean_rounds' is for 'select': 'mean'; set that, or leave 'mean_rounds' out"
@@ -286,7 +286,7 @@ def _of_mean(study: Study) -> Misfits:
         yield "mean_rounds", f"'mean_rounds' is {study.mean_rounds}, but there are {there} rounds{after}; lower it"
 
 
-def _of_release(study: Study, labelled: list[str]) -> Misfits:
+def _of_release(study: Study, labelled: list[str]) -> StudyErrors:
     said, known = study.release_from, ", ".join(labelled)
     if said == ALL_SITES and ALL_SITES in study.sites:
         yield "release_from", f"'release_from' is '{ALL_SITES}', which is a site of the study too; call that otherwise"
@@ -301,7 +301,7 @@ def _of_release(study: Study, labelled: list[str]) -> Misfits:
         yield ("release_keep", "'release_keep' needs 'evaluate': true, without which nobody is asked; set it")
 
 
-def _of_length(study: Study) -> Misfits:
+def _of_length(study: Study) -> StudyErrors:
     rounds, warm = study.rounds, study.warm_start.rounds
     if (study.steps is None) == (study.epochs is None):
         yield "steps" if study.steps else "rounds", "give either 'steps' or 'epochs', the length of a round at a site"

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedmed.errors import JobError
 
-MODELS = (SELECTED := "selected", LAST := "last", FIRST := "first", OWN := "own")
+MODELS = (SELECTED := "selected", LAST := "last", FIRST := "first", SITE_BEST := "own")
 CARRIED = {"tensors", "extras"}  # of a task: what is not a plain value
 MAY_BE_NONE = {"private_round", "site_index", "site_count"}
 

@@ -128,7 +128,7 @@ class Scalar:
     tells: str = ""
 
 
-OWN_PREDICTIONS = (  # of a method's ``caution``
+PSEUDO_LABELS = (  # of a method's ``caution``
     "Sites without {labels} trained on the model's own predictions, which can strengthen its mistakes."
 )
 USED_LABELS = "train_supervised_loss"  # reported by a site without the role 'supervised' that trained on labels too

@@ -47,7 +47,7 @@ class Forecast:
         job, role: what the site would work on, and as what.
         disclosures: in the order of the job; only as many updates as the account allows.
         private: name -> dtype and shape of tensors that no training round sends.
-        asked: updates that the job asks for, and that the site's lists let pass.
+        training_rounds: updates that the job asks for, and that the site's lists let pass.
         epsilon: of the site's account now and after the job, None without noise.
         wanted: names of a method's values that the job asks for, allowed or not.
         released: what becomes of private layers that the site would release; empty where it releases none.
@@ -60,7 +60,7 @@ class Forecast:
     site: SiteConfig
     disclosures: Sequence[Disclosure]
     private: Mapping[str, str]
-    asked: int
+    training_rounds: int
     epsilon: tuple[float, float] | None
     wanted: Sequence[str] = ()
     tells: str = ""
@@ -115,9 +115,9 @@ def _summary(made: Forecast) -> str:
 def _notices(made: Forecast) -> list[str]:
     refused = [sending for sending in made.disclosures if sending.refused]
     notices = [f"The site's limits hold {one.task} back ({_rounds(one)}): {one.refused}" for one in refused]
-    if made.updates < made.asked:
+    if made.updates < made.training_rounds:
         most = f"max_epsilon {made.site.privacy.max_epsilon:g} is reached"
-        notices.append(f"The account allows {made.updates} of {made.asked} updates: then {most}.")
+        notices.append(f"The account allows {made.updates} of {made.training_rounds} updates: then {most}.")
     notices += weak(made.epsilon[1]) if made.epsilon else []
     notices += [*_extras(made), *made.method.dry_run(), *filter(None, [made.tells, made.released])]
     if made.site.privacy.noise_seed is not None:
@@ -241,14 +241,14 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
     job = read_job(folder, site.allowed_classes)
     answers = SiteDisclosures(job, site)
     before, training = list(answers.before_training()), list(answers.training())
-    asked = sum(sending.times for sending in training if not sending.refused)
-    training, epsilon = _within_account(training, asked, PrivacyAccount(site.privacy))
+    training_rounds = sum(sending.times for sending in training if not sending.refused)
+    training, epsilon = _within_account(training, training_rounds, PrivacyAccount(site.privacy))
     sent = {name for sending in training for name in sending.tensors}
     private = describe({name: tensor for name, tensor in answers.tensors.items() if name not in sent})
     wanted = job.method.with_update(needed=True) if training else []
     wanted += job.exchange.names if before else ()
     disclosures = [*before, *training, *answers.closing()]
-    given = (job.name, answers.role, job.method, site, disclosures, private, asked, epsilon, wanted)
+    given = (job.name, answers.role, job.method, site, disclosures, private, training_rounds, epsilon, wanted)
     tells = answers.tells if any(one.task == "evaluate" and one.scalars for one in disclosures) else ""
     releases = any(one.task == "release" and not one.refused for one in disclosures)
     return Forecast(*given, tells, _released(job.study, site) if releases else "")
@@ -266,14 +266,14 @@ def _released(study: Study, site: SiteConfig) -> str:
 
 
 def _within_account(
-    training: list[Disclosure], asked: int, account: PrivacyAccount
+    training: list[Disclosure], training_rounds: int, account: PrivacyAccount
 ) -> tuple[list[Disclosure], tuple[float, float] | None]:
     """Cut the updates to those that the account allows."""
     if account.privacy.noise_multiplier is None:
         return training, None
-    most, left, sent = account.privacy.max_epsilon, asked, []
+    most, left, sent = account.privacy.max_epsilon, training_rounds, []
     if most is not None:
-        left = next((n for n in range(asked) if account.epsilon(n + 1) > most), asked)
+        left = next((n for n in range(training_rounds) if account.epsilon(n + 1) > most), training_rounds)
     after = account.epsilon(left)
     for sending in training:
         if sending.refused:

@@ -16,7 +16,7 @@ from fedmed.jobs.job_meta import check_plain
 
 log = logging.getLogger("fedmed.site")
 START = -1  # as a model's round: the starting model, which the job itself describes
-HELD, OWN_BEST = "received.pt", "own_best.pt"
+RECEIVED, BEST_MODEL = "received.pt", "own_best.pt"
 BACK = "the run can go back a round: write its next job with scripts/resume.py --back"
 SECOND = "own_best_copy.pt"  # of what may be many rounds old, and is nowhere else
 
@@ -105,7 +105,7 @@ class SiteState:
     def best(self) -> dict[str, Any]:
         """Content that :meth:`keep_best` kept last, in this job or an earlier one of the run; ``{}`` if nothing."""
         try:
-            return self._best(OWN_BEST)
+            return self._best(BEST_MODEL)
         except StateError as error:
             if not (copy := self._best(SECOND)):
                 raise
@@ -119,23 +119,23 @@ class SiteState:
     def keep_best(self, round: int, score: float, tensors: Mapping[str, Tensor]) -> None:
         """Keep a whole model in the place of the one before, twice."""
         facts = {"round": round, "score": score, "made_with": self.made_with}
-        for name in (OWN_BEST, SECOND):
+        for name in (BEST_MODEL, SECOND):
             save_tensors(self.folder / name, {**facts, "tensors": dict(tensors)})
 
     def cache(self, round: int, tensors: Mapping[str, Tensor]) -> None:
         """Keep a round's received tensors for its task to train, which comes without them."""
-        save_tensors(self.folder / HELD, {"round": round, "tensors": dict(tensors)})
+        save_tensors(self.folder / RECEIVED, {"round": round, "tensors": dict(tensors)})
 
     def cached(self, round: int) -> dict[str, Tensor]:
         """Tensors that :meth:`cache` kept; a StateError where there is nothing, or of another round."""
-        content = load_tensors(self.folder / HELD)
+        content = load_tensors(self.folder / RECEIVED)
         if content.get("round") != round:
-            raise StateError(f"{self.folder / HELD} is of round {content.get('round')}, round {round} is trained")
+            raise StateError(f"{self.folder / RECEIVED} is of round {content.get('round')}, round {round} is trained")
         return dict(content["tensors"])
 
     def clear_cache(self) -> None:
         """Delete what :meth:`cache` kept."""
-        (self.folder / HELD).unlink(missing_ok=True)
+        (self.folder / RECEIVED).unlink(missing_ok=True)
 
     def prune(self, keep: Collection[int]) -> None:
         """Delete the files of all rounds not in ``keep``."""
@@ -154,7 +154,7 @@ def check_kept(folder: Path, rounds: Iterable[int]) -> None:
     for path in (Path(folder) / "state" / f"round_{round}.pt" for round in rounds):
         if path.is_file():
             check_digest(path)
-    copies = [path for name in (OWN_BEST, SECOND) if (path := Path(folder) / "state" / name).is_file()]
+    copies = [path for name in (BEST_MODEL, SECOND) if (path := Path(folder) / "state" / name).is_file()]
     faults = []
     for path in copies:
         try:

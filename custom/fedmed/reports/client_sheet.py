@@ -26,7 +26,7 @@ from fedmed.settings.site import SiteConfig
 
 PIXELS, VIDEOS, FRAMES, BINS = 160, 12, 12, 48  # width of a frame; videos of a site, frames of a video; of a histogram
 CHANNELS = {"red": "#c8322b", "green": "#2c8a4b", "blue": "#2b6cc8"}
-BESIDE = 2  # columns after the frames: mean image and colours
+SUMMARIES = 2  # columns after the frames: mean image and colours
 
 
 @dataclass(frozen=True)
@@ -96,14 +96,16 @@ def client_sheet(looks: Sequence[ClientLook]) -> Figure:
     """
     shown = len(looks[0].shown)
     tallest = max(look.frames.shape[1] / PIXELS for look in looks)
-    row = WIDTH / (shown + BESIDE + 0.6) * tallest
+    row = WIDTH / (shown + SUMMARIES + 0.6) * tallest
     figure = Figure(figsize=(WIDTH, len(looks) * row + 3.0), layout="constrained")
     heights = [*[row] * len(looks), 2.4]
     grid = GridSpec(
-        len(looks) + 1, shown + BESIDE, figure, height_ratios=heights, width_ratios=[1] * (shown + 1) + [1.3]
+        len(looks) + 1, shown + SUMMARIES, figure, height_ratios=heights, width_ratios=[1] * (shown + 1) + [1.3]
     )
     for number, look in enumerate(looks):
-        _client_row([figure.add_subplot(grid[number, column]) for column in range(shown + BESIDE)], look, number == 0)
+        _client_row(
+            [figure.add_subplot(grid[number, column]) for column in range(shown + SUMMARIES)], look, number == 0
+        )
     _shares(figure.add_subplot(grid[len(looks), :]), looks)
     return figure
 

@@ -29,11 +29,11 @@ from fedmed.reports.site_rows import screen_table
 from fedmed.reports.words import count, fixed, join
 
 MOST = 2  # sites that each have a sentence
-BESIDE = (
+NOT_LEARNED = (
     "In the run the sites without labels {does}, also when a model is tested; in the control they do not. So the "
     "difference holds that too; {remedy}."
 )
-OWN_STATISTICS = (
+STATISTICS_HELP = (
     "In the run the sites without labels are tested with BatchNorm statistics of their own {images}, in the control "
     "with those of labelled sites. So the difference holds that too, for which nothing need be learned; "
     "'scripts/simulate.py JOB --silent-control' shows what learning adds to it."
@@ -222,14 +222,14 @@ def adaptation_text(run: Run) -> list[str]:
     images, kind = report_of(run).images, run.steps[0].kind
     if is_split(run) or kind == ADAPTED:
         return []
-    sentences = [OWN_STATISTICS.format(images=images)] if kind == LEFT_OUT and statistics_note(run) else []
+    sentences = [STATISTICS_HELP.format(images=images)] if kind == LEFT_OUT and statistics_note(run) else []
     does = run.method.adaptation_text.format(images=images)
     if not does or (kind == SILENT and not run.adapts):
         return sentences
     remedy = (
         REMEDIES[kind] if run.adapts else f"'scripts/simulate.py JOB {OPTIONS[SILENT]}' shows what learning adds to it"
     )
-    return [BESIDE.format(does=does, remedy=remedy), *sentences]
+    return [NOT_LEARNED.format(does=does, remedy=remedy), *sentences]
 
 
 def gain_notes(run: Run) -> list[str]:

@@ -22,7 +22,7 @@ BARS = (("precision", LIGHT[0]), ("recall", LIGHT[1]), ("F1", LIGHT[2]))
 Counts = Mapping[str, LabelCounts]
 CELL = (0.46, 0.34)  # inches of a table of counts: width and height of a cell
 LEGEND = 3  # phases in a line of the legend
-BESIDE = 0.75  # inches between two tables, for the numbers of phases
+TABLE_GAP = 0.75  # inches between two tables, for the numbers of phases
 CHIP: dict[str, Any] = {"color": PAPER, "fontsize": 8.5, "fontweight": "bold", "ha": "center", "va": "center"}
 
 
@@ -124,7 +124,7 @@ def confusion_maps(phases: Sequence[str], confusions: Mapping[str, Confusion]) -
     """A table a site, before them that of all sites' frames: of each true phase (rows) how many were called which."""
     whole = {"all sites": sum(confusions.values(), Confusion.none(len(phases)))}
     tables = {**whole, **confusions} if len(confusions) > 1 else dict(confusions)
-    wide = CELL[0] * len(phases) + BESIDE
+    wide = CELL[0] * len(phases) + TABLE_GAP
     columns = max(1, min(len(tables), int(WIDTH / wide)))
     rows = -(-len(tables) // columns)
     height = rows * (CELL[1] * len(phases) + 0.85) + legend_height(phases)

@@ -24,8 +24,8 @@ WIDTH = 10.6  # inches; the page shows them at 100 px an inch
 STYLE = Path(__file__).parent / "templates" / "report.mplstyle"
 COLOURS: dict[Any, Any] = {"text.color": INK, "axes.edgecolor": GRID, "axes.labelcolor": MUTED, "axes.titlecolor": INK}
 COLOURS |= {"grid.color": GRID, "xtick.color": MUTED, "ytick.color": MUTED}
-BESIDE: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
-BESIDE |= {"fontsize": 9, "annotation_clip": False}
+RIGHT_OF_AXES: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
+RIGHT_OF_AXES |= {"fontsize": 9, "annotation_clip": False}
 
 
 def style() -> AbstractContextManager[None]:
@@ -76,8 +76,8 @@ def participation(run: Run) -> Figure:
         axes.scatter(list(given), [row] * len(given), s=areas, color=colours[name], linewidths=0)
         axes.scatter(refused, [row] * len(refused), s=min(unit / 2, 44), color=INK, marker="x", linewidths=1.4)
         if given:
-            axes.annotate(f"{fmean(given.values()):.3f}", (1, row), (10, 0), **BESIDE)
-    axes.annotate("mean", (1, -0.82), (10, 0), color=MUTED, **BESIDE)
+            axes.annotate(f"{fmean(given.values()):.3f}", (1, row), (10, 0), **RIGHT_OF_AXES)
+    axes.annotate("mean", (1, -0.82), (10, 0), color=MUTED, **RIGHT_OF_AXES)
     axes.set_yticks(range(len(sites)), sites, color=INK)
     axes.set(ylim=(len(sites) - 0.4, -0.6), xlabel="round")
     round_axis(axes, run, start=1)
@@ -132,7 +132,7 @@ def _final_score(axes: Axes, place: int, row: SiteRow, colour: str) -> None:
     if row.low is not None and row.high is not None:
         axes.plot([row.low, row.high], [place, place], color=colour, linewidth=1.6)
     axes.plot([row.mean, row.mean], [place - 0.26, place + 0.26], color=colour, linewidth=3.2)
-    axes.annotate(f"{row.mean:.3f}", (1, place), (10, 0), **BESIDE)
+    axes.annotate(f"{row.mean:.3f}", (1, place), (10, 0), **RIGHT_OF_AXES)
 
 
 def svg(figure: Figure, name: str) -> str:

@@ -24,7 +24,7 @@ from fedmed.reports.words import NOTHING, fixed, flat
 EVERY_RUN = ("curves", "aggregation", "traffic")
 UPDATES = "updates"  # of a run in which two sites or more trained in a round
 OF_SITES = ("slices_*.png", "features_*.png", "time_*.png")  # pictures of single sites
-BESIDE = "test_scores"  # a chart for slides; the page has a table of the same
+SLIDES_ONLY = "test_scores"  # a chart for slides; the page has a table of the same
 DISCS = (
     "The area of a disc is the weight of a site's update in that round; a cross is an update that was refused or did "
     "not come."
@@ -106,7 +106,7 @@ def page(run: Run) -> str:
         unchanged=[line.index + 1 for line in run.rounds if not line.aggregated],
         method_charts=[name for section in sections_of(run) for name in section.charts(run) if name not in EVERY_RUN],
         captions={name: chart.caption for name, chart in drawn.items()},
-        charts={name: Markup(plots.svg(chart.draw(run), name)) for name, chart in drawn.items() if name != BESIDE},
+        charts={name: Markup(plots.svg(chart.draw(run), name)) for name, chart in drawn.items() if name != SLIDES_ONLY},
         settings=settings(run),
         summary=gain_words.headline(run) if run.steps else report.summary(run),
         gain=gain_words,
@@ -195,7 +195,10 @@ def _scores(axes: Axes, place: int, row: Sequence[Gain], colour: str) -> None:
 def _difference(axes: Axes, place: float, gain: Gain, head: str, colour: str) -> None:
     if gain.difference is None:
         axes.annotate(
-            f"only {fixed(gain.ours if gain.theirs is None else gain.theirs)}", (1, place), (10, 0), **plots.BESIDE
+            f"only {fixed(gain.ours if gain.theirs is None else gain.theirs)}",
+            (1, place),
+            (10, 0),
+            **plots.RIGHT_OF_AXES,
         )
         return
     if gain.low is not None and gain.high is not None:
@@ -203,4 +206,4 @@ def _difference(axes: Axes, place: float, gain: Gain, head: str, colour: str) ->
     axes.plot(gain.difference, place, "D", markersize=7, color=colour, markeredgewidth=0)
     what = f"{head}: {gain.verdict or NOTHING}" if head else gain.verdict
     text = f"{signed(gain.difference)}  {what}".rstrip()
-    axes.annotate(text, (1, place), (10, 0), color=INK if gain.verdict else MUTED, **plots.BESIDE)
+    axes.annotate(text, (1, place), (10, 0), color=INK if gain.verdict else MUTED, **plots.RIGHT_OF_AXES)

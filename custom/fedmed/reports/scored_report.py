@@ -132,8 +132,8 @@ class ScoredReport(RunReport):
 
 def _site_bests(run: Run) -> list[str]:
     """One sentence on the models that labelled sites scored best themselves, if they were tested."""
-    rows = [row for row in site_rows(run) if row.own is not None]
-    scores = join([f"{row.name} {fixed(row.own)} ({model_after(row.own_round)})" for row in rows])
+    rows = [row for row in site_rows(run) if row.site_best is not None]
+    scores = join([f"{row.name} {fixed(row.site_best)} ({model_after(row.site_best_round)})" for row in rows])
     return [f"{run.score.label} of the model that each labelled site scored best itself: {scores}."] if rows else []
 
 

@@ -26,8 +26,9 @@ class SiteRow:
     Attributes:
         cases: the score of each case, of a score that every case has.
         scored: in words, with whose decoder the site was scored; empty if with its own.
-        own, own_round: the score of the model that the site scored best itself, and the round, counted from 0, after
-            which it was aggregated (-1: the starting model); None where the site has no labels, or did not say.
+        site_best, site_best_round: the score of the model that the site scored best itself, and the round, counted
+            from 0, after which it was aggregated (-1: the starting model); None where the site has no labels, or did
+            not say.
         low, high: the 95 % interval, or one standard deviation on either side of the mean.
         test: every number that the site sent of its test.
     """
@@ -42,8 +43,8 @@ class SiteRow:
     scored: str
     low: float | None
     high: float | None
-    own: float | None
-    own_round: int | None
+    site_best: float | None
+    site_best_round: int | None
     test: dict[str, float | None]
 
 
@@ -66,7 +67,7 @@ def _row(run: Run, site: Site, test: dict[str, Any], best: dict[str, Any]) -> Si
     if mean is not None and std is not None:
         low, high = max(0.0, mean - std), min(1.0, mean + std)
     cases = column(site.cases, score.name) if test and score.spread else np.empty(0)
-    n_cases, own_round = numbers.get("n_cases"), number(best.get("model_round"))
+    n_cases, site_best_round = numbers.get("n_cases"), number(best.get("model_round"))
     return SiteRow(
         name=site.name,
         role=ROLES.get(site.role, site.role),
@@ -78,8 +79,8 @@ def _row(run: Run, site: Site, test: dict[str, Any], best: dict[str, Any]) -> Si
         scored=decoder_source(test["decoder_of"]) if test.get("decoder_of") else "",
         low=low,
         high=high,
-        own=number(best.get(score.test)),
-        own_round=None if own_round is None else int(own_round),
+        site_best=number(best.get(score.test)),
+        site_best_round=None if site_best_round is None else int(site_best_round),
         test=numbers,
     )
 

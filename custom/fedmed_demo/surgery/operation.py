@@ -47,13 +47,13 @@ class Operation:
 
     def progress(self, phase: int, time: float) -> float:
         """Share of a phase's work that is done at ``time``: 0 … 1, over all parts of a phase that comes twice."""
-        parts = [(start, end) for found, start, end in self.phases if found == phase]
+        parts = [(start, end) for name, start, end in self.phases if name == phase]
         whole = sum(end - start for start, end in parts)
         done = sum(min(max(time - start, 0.0), end - start) for start, end in parts)
         return done / whole if whole else float(time >= self._would_have_ended(phase))
 
     def _would_have_ended(self, phase: int) -> float:
-        return next((start for found, start, _ in self.phases if found > phase), self.seconds)
+        return next((start for name, start, _ in self.phases if name > phase), self.seconds)
 
 
 def draw_operation(rng: np.random.Generator, course: Course, without: tuple[str, ...] = ()) -> Operation:

@@ -162,7 +162,9 @@ class ProfileFile(Model):
 def merged(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
     """``base`` with the values of ``over`` on top, mapping by mapping."""
     both = {
-        key: merged(own, value) if isinstance(value, Mapping) and isinstance(own := base.get(key), Mapping) else value
+        key: merged(below, value)
+        if isinstance(value, Mapping) and isinstance(below := base.get(key), Mapping)
+        else value
         for key, value in over.items()
     }
     return {**base, **both}
@@ -178,16 +180,16 @@ def read_profiles(path: Path) -> dict[str, HospitalProfile]:
         federation = ProfileFile.model_validate(load_limited(path.read_text(encoding="utf-8")))
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise DataError(f"{path}: these profiles of hospitals cannot be used; correct the file: {error}") from error
-    found = {hospital.name: hospital for hospital in federation.hospitals}
-    for name, hospital in found.items():
-        if (other := hospital.simulated_by) and other not in found:
-            raise DataError(f"{path}: {name} is simulated by '{other}'; name one of {', '.join(found)}")
-        found[name] = hospital.model_copy(update={"simulator": found.get(other)})
-    return {name: _with_members(hospital, found, path) for name, hospital in found.items()}
+    by_name = {hospital.name: hospital for hospital in federation.hospitals}
+    for name, hospital in by_name.items():
+        if (other := hospital.simulated_by) and other not in by_name:
+            raise DataError(f"{path}: {name} is simulated by '{other}'; name one of {', '.join(by_name)}")
+        by_name[name] = hospital.model_copy(update={"simulator": by_name.get(other)})
+    return {name: _with_members(hospital, by_name, path) for name, hospital in by_name.items()}
 
 
 def _with_members(hospital: HospitalProfile, known: Mapping[str, HospitalProfile], path: Path) -> HospitalProfile:
-    own = {name for name, one in known.items() if not (one.pools or one.pictures)}
-    if wrong := sorted(set(hospital.pools) - own):
-        raise DataError(f"{path}: {hospital.name} pools '{wrong[0]}'; name some of {', '.join(sorted(own))}")
+    single = {name for name, one in known.items() if not (one.pools or one.pictures)}
+    if wrong := sorted(set(hospital.pools) - single):
+        raise DataError(f"{path}: {hospital.name} pools '{wrong[0]}'; name some of {', '.join(sorted(single))}")
     return hospital.model_copy(update={"members": tuple(known[name] for name in hospital.pools)})

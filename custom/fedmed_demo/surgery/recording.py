@@ -120,13 +120,13 @@ class Room:
         """(place in TOOLS, hand, pose) of what is in the body, the farthest first."""
         if time < self.operation.inside:
             return []
-        found = []
+        visible = []
         for number, use in enumerate(self.operation.uses):
             if use.start <= time <= use.end:
                 pose = self.hands.pose(use, number, time, site)
                 if pose is not None:
-                    found.append((TOOLS.index(use.tool), use.hand, pose))
-        return sorted(found, key=lambda one: one[2].near)
+                    visible.append((TOOLS.index(use.tool), use.hand, pose))
+        return sorted(visible, key=lambda one: one[2].near)
 
     def _instruments(self, drawing: Drawing, poses: list[tuple[int, int, Pose]]) -> None:
         pieces = [parts(pose, self.styles[TOOLS[tool], hand]) for tool, hand, pose in poses]

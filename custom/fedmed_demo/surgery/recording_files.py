@@ -60,10 +60,10 @@ def fill(hospital: HospitalProfile, folder: Path, seed: int, threads: int) -> No
 def _labelled(hospital: HospitalProfile, lists: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
     further = [{**entry, "labels": f"labels/{entry['patient']}.csv"} for entry in lists.get(UNLABELED, [])]
     training = len(further) - (hospital.lists[UNLABELED].validates if further else 0)
-    found = {name: list(lists.get(name, [])) for name in ("training", "validation", "testing")}
-    found["training"] += further[:training]
-    found["validation"] += further[training:]
-    return {name: entries for name, entries in found.items() if entries}
+    merged = {name: list(lists.get(name, [])) for name in ("training", "validation", "testing")}
+    merged["training"] += further[:training]
+    merged["validation"] += further[training:]
+    return {name: entries for name, entries in merged.items() if entries}
 
 
 def _write_lists(path: Path, lists: dict[str, list[Entry]]) -> None:

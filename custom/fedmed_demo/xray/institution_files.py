@@ -38,9 +38,9 @@ def roster(site: Institution, seed: int) -> list[tuple[str, str, str]]:
     """(list, patient, finding) of every patient; each list has the institution's prevalences, as near as possible."""
     people = []
     for name, count in site.counts.items():
-        found = [c for c, n in zip(CLASSES, apportion(count, site.prevalence), strict=True) for _ in range(n)]
+        drawn = [c for c, n in zip(CLASSES, apportion(count, site.prevalence), strict=True) for _ in range(n)]
         rng = np.random.default_rng(derive_seed(seed, "chest_xray", site.name, name, "findings"))
-        people += [(name, found[i]) for i in rng.permutation(count)]
+        people += [(name, drawn[i]) for i in rng.permutation(count)]
     return [(name, f"{site.prefix}-{number:04d}", finding) for number, (name, finding) in enumerate(people, 1)]
 
 

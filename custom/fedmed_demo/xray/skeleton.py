@@ -48,8 +48,8 @@ def _ribs(rng: np.random.Generator, sitter: Sitter) -> tuple[np.ndarray, np.ndar
     theta = np.linspace(0.18, 1, 170) * last
     fall = patient.height * sitter.slope * (0.17 + 0.04 * np.minimum(number, 5))
     drop = 0.5 * (1 - np.cos(theta)) * fall - 5 * np.sin(2 * theta)
-    own = rng.normal(0, 1.2, side.shape) + 1.2 * np.sin(3 * theta + rng.uniform(0, 6, side.shape))
-    z = patient.height * (1.045 - 0.104 * number) - drop + own
+    shift = rng.normal(0, 1.2, side.shape) + 1.2 * np.sin(3 * theta + rng.uniform(0, 6, side.shape))
+    z = patient.height * (1.045 - 0.104 * number) - drop + shift
     width = profile(z, patient.height, [0.95, 0.99, 1.0, 0.98, 0.92, 0.80, 0.60]) * patient.cage[0] + 5
     depth = profile(z, patient.height, [0.96, 1.0, 1.0, 0.96, 0.87, 0.73, 0.54]) * patient.cage[1] + 5
     line = np.stack([side * width * np.sin(theta) ** 0.85, -depth * np.cos(theta) - 4, z], axis=2)

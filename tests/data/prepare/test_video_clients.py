@@ -113,16 +113,16 @@ def test_clients_of_a_file(edged, tmp_path, capsys):
 )
 def test_a_file_of_clients_that_does_not_fit(tmp_path, clients, words):
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(clients))
-    found = [Recording(name, Path(name)) for name in ("one.mp4", "hd/two.mp4", "sd/two.mp4")]
+    result = [Recording(name, Path(name)) for name in ("one.mp4", "hd/two.mp4", "sd/two.mp4")]
     with pytest.raises(DataError, match=words):
-        read_clients(tmp_path / "c.yaml", "s", found)
+        read_clients(tmp_path / "c.yaml", "s", result)
 
 
 def test_the_clients_of_the_thesis():
     path = CHECKOUT / "research/experiments" / "clients" / "markert_2022.yaml"
     cholec80 = [Recording(name, Path(name)) for name in (f"video{number:02d}.mp4" for number in range(1, 81))]
     heichole = [Recording(name, Path(name)) for name in (f"Videos/Hei-Chole{n}.mp4" for n in range(1, 25))]
-    three, two = (read_clients(path, "markert", found) for found in (cholec80, heichole))
+    three, two = (read_clients(path, "markert", result) for result in (cholec80, heichole))
     names = ("hei1", "hei2", "cho1", "cho2", "cho3")
     assert [client.site for client in (*two, *three)] == [f"markert_{name}" for name in names]
     assert [len(client.lists) for client in (*two, *three)] == [12, 12, 23, 35, 22]

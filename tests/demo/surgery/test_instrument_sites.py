@@ -56,8 +56,8 @@ def test_masks_of_parts_at_labelled_frames_and_the_simulators_pictures(fedmed_ho
     times = sorted(int(path.stem) for path in (folder / lists["training"][0]["masks"]).iterdir())
     assert times[0] == 600 and set(np.diff(times)) <= {800, 1000, 1200}  # not at every frame, 200 ms apart
     assert values(folder / "masks") == {0, 1, 2, 3}
-    own = np.loadtxt(folder / FILE)
-    assert own.shape == (WIDTH,) and np.allclose(own, procedure_vector("hysterectomy"), atol=1e-6)
+    local = np.loadtxt(folder / FILE)
+    assert local.shape == (WIDTH,) and np.allclose(local, procedure_vector("hysterectomy"), atol=1e-6)
     (entry,) = lists["synthetic"]
     names = [row["file"] for row in csv.DictReader((folder / entry["video"] / "pictures.csv").open())]
     assert names == [f"{1000 * n:08d}.jpg" for n in range(4)]
@@ -71,12 +71,14 @@ def test_a_pool_has_the_recordings_of_the_sites_that_train_and_no_others(fedmed_
     pool = demo_site("lap_instruments_tiny", "inst_pooled", fedmed_home)
     lists = json.loads((pool / "datalist.json").read_text())
     members = {name: demo_site("lap_instruments_tiny", name, fedmed_home) for name in TRAINING}
-    own = {name: json.loads((folder / "datalist.json").read_text()) for name, folder in members.items()}
-    assert lists == {name: [entry for site in TRAINING for entry in own[site][name]] for name in counts["inst_pooled"]}
-    for entry in (lists["training"][-1], own["inst_hyst"]["validation"][0]):
+    local = {name: json.loads((folder / "datalist.json").read_text()) for name, folder in members.items()}
+    assert lists == {
+        name: [entry for site in TRAINING for entry in local[site][name]] for name in counts["inst_pooled"]
+    }
+    for entry in (lists["training"][-1], local["inst_hyst"]["validation"][0]):
         for path in (pool / entry["video"], *(pool / entry["masks"]).iterdir()):
             assert path.read_bytes() == (members["inst_hyst"] / path.relative_to(pool)).read_bytes()
-    assert not (pool / own["inst_hyst"]["testing"][0]["video"]).exists()
+    assert not (pool / local["inst_hyst"]["testing"][0]["video"]).exists()
 
 
 def test_a_site_of_whole_instruments_and_the_simulator_itself(fedmed_home):

@@ -52,8 +52,8 @@ def test_phases_fill_the_time_and_tools_belong_to_them(site):
             assert operation.inside <= use.start < use.end <= operation.seconds + 1e-6
             assert WORK[use.tool][operation.phase_at((use.start + use.end) / 2)] > 0
         for hand in range(3):
-            own = sorted((use.start, use.end) for use in operation.uses if use.hand == hand)
-            assert all(first[1] <= second[0] + 1e-6 for first, second in pairwise(own))
+            local = sorted((use.start, use.end) for use in operation.uses if use.hand == hand)
+            assert all(first[1] <= second[0] + 1e-6 for first, second in pairwise(local))
 
 
 @pytest.mark.parametrize("site", LAP_TOOLS)
@@ -93,10 +93,10 @@ def test_progress_grows_over_both_parts_of_a_phase():
         ("hospitals: [", "profiles"),
     ],
 )
-def test_mistakes_in_profiles_are_told(tmp_path, text, told):
+def test_mistakes_in_profiles_are_told(tmp_path, text, reported):
     path = tmp_path / "wrong.yaml"
     path.write_text(text)
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=reported):
         read_profiles(path)
     assert read_profiles(FOLDER / "lap_tools.yaml")
 

@@ -83,9 +83,9 @@ def test_a_hospital_without_labels_and_one_with_binary_masks(tmp_path):
     course = tiny.course.model_copy(update={"seconds": (6.0, 6.0), "outside": 0.0})
     lists = {"testing": VideoList(videos=1), "unlabeled": VideoList(videos=1)}
     fill(tiny.model_copy(update={"parts": "binary", "labels": (), "course": course, "lists": lists}), tmp_path, 0, 1)
-    found = json.loads((tmp_path / "datalist.json").read_text())
-    assert set(found["testing"][0]) == {"video", "masks", "patient"}
-    assert set(found["unlabeled"][0]) == {"video", "patient"}
+    result = json.loads((tmp_path / "datalist.json").read_text())
+    assert set(result["testing"][0]) == {"video", "masks", "patient"}
+    assert set(result["unlabeled"][0]) == {"video", "patient"}
     values = {int(v) for path in (tmp_path / "masks").rglob("*.png") for v in np.unique(cv2.imread(str(path), -1))}
     assert values <= {0, 1} and not list((tmp_path / "labels").iterdir())
 
@@ -101,8 +101,8 @@ def test_the_federation_for_phases_has_one_labelled_hospital_and_one_outside():
 
 def test_at_a_changing_rate_the_table_says_what_is_shown_and_unlabelled_videos_have_one_aside(fedmed_home):
     folder = demo_site("lap_phases_tiny", "lap_dune", fedmed_home)
-    own, labelled = (json.loads((folder / f"{name}.json").read_text()) for name in ("datalist", "datalist_labelled"))
-    assert all(set(entry) == {"video", "patient"} for entry in own["unlabeled"])
+    local, labelled = (json.loads((folder / f"{name}.json").read_text()) for name in ("datalist", "datalist_labelled"))
+    assert all(set(entry) == {"video", "patient"} for entry in local["unlabeled"])
     assert [len(labelled[name]) for name in ("training", "validation", "testing")] == [1, 1, 1]
     assert all((folder / entry["labels"]).is_file() for entries in labelled.values() for entry in entries)
     recording = DrawnRecording(KINDS["lap_phases_tiny"]["lap_dune"], "LPD-001")

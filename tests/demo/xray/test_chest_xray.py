@@ -155,8 +155,8 @@ def test_prevalence_differs_between_institutions_but_not_between_their_lists():
         people = roster(site, seed=0)
         assert len({patient for _, patient, _ in people}) == sum(site.counts.values()) > 240
         for part in LISTS:
-            found = Counter(finding for which, _, finding in people if which == part)
-            assert np.allclose([found[c] / site.counts[part] for c in CLASSES], site.prevalence, atol=0.03)
+            result = Counter(finding for which, _, finding in people if which == part)
+            assert np.allclose([result[c] / site.counts[part] for c in CLASSES], site.prevalence, atol=0.03)
         shares[name] = site.prevalence
     assert len(set(shares.values())) == 3
 

@@ -48,8 +48,8 @@ class Worded(nn.Module):
 class HalfSquare(nn.Module):
     """Half the mean square."""
 
-    def forward(self, found, wanted):
-        return (found - wanted).square().mean() / 2
+    def forward(self, result, wanted):
+        return (result - wanted).square().mean() / 2
 
 
 def load(datalist):

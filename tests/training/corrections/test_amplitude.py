@@ -30,11 +30,11 @@ def begun(others=(), kept=None, **options):
 @pytest.mark.parametrize(("n", "most", "places"), [(10, 3, [1, 5, 8]), (3, 5, [0, 1, 2]), (1000, 1, [500]), (0, 4, [])])
 def test_amplitudes_come_from_images_spread_over_the_list(n, most, places):
     listed, batches = images(n), []
-    found = OwnAmplitudes(listed, most)(before_batch=lambda: batches.append(None))
-    assert bool(batches) == bool(found) == bool(n)
+    result = OwnAmplitudes(listed, most)(before_batch=lambda: batches.append(None))
+    assert bool(batches) == bool(result) == bool(n)
     if n:
         chosen = torch.stack([listed[place]["image"] for place in places])
-        torch.testing.assert_close(found["amplitude"], half_spectra(chosen))  # in batches of another size
+        torch.testing.assert_close(result["amplitude"], half_spectra(chosen))  # in batches of another size
 
 
 def test_all_images_or_those_that_are_asked_for():
@@ -52,9 +52,9 @@ def test_images_that_are_not_plain_are_refused(value):
 
 def test_the_bank_is_the_sites_own_and_the_others_and_is_kept():
     others = [bank(1, 1), bank(4, 2)]
-    term, own = begun(others), OwnAmplitudes(images(3), 2)()["amplitude"]
+    term, local = begun(others), OwnAmplitudes(images(3), 2)()["amplitude"]
     kept = term.state_dict()
-    assert torch.equal(kept["bank"], torch.cat([own, *(other["amplitude"] for other in others)]))
+    assert torch.equal(kept["bank"], torch.cat([local, *(other["amplitude"] for other in others)]))
     assert torch.equal(begun(kept=kept).state_dict()["bank"], kept["bank"]), "without the others' a second time"
     batch = torch.stack([item["image"] for item in images(4, 9)])
     mix, again = AmplitudeMix(kept["bank"]), begun(kept=kept)
@@ -125,8 +125,8 @@ def trained(*corrections):
 
 
 def test_an_engine_sees_mixed_images_and_without_the_correction_plain_ones():
-    found, data = trained(begun([bank(2, 1)]))
+    result, data = trained(begun([bank(2, 1)]))
     mix = AmplitudeMix(begun([bank(2, 1)]).state_dict()["bank"])
-    assert all(torch.equal(batch, mix(item["image"])) for batch, item in zip(found, data, strict=True))
+    assert all(torch.equal(batch, mix(item["image"])) for batch, item in zip(result, data, strict=True))
     plain, _ = trained()
     assert torch.equal(plain[0], data[0]["image"])

@@ -26,20 +26,20 @@ def frames(tint, count=4, seed=0):
 RED, PALE = frames((0.9, 0.5, 0.4)), frames((0.7, 0.7, 0.6), seed=7)
 
 
-def told(images):
+def reported(images):
     return OwnColours(conftest.listed(images))()
 
 
-def begun(own, *others, kept=None):
-    return conftest.begun(MatchedColours(OwnColours(conftest.listed(own))), *others, kept=kept)
+def begun(local, *others, kept=None):
+    return conftest.begun(MatchedColours(OwnColours(conftest.listed(local))), *others, kept=kept)
 
 
 def test_a_site_tells_nine_numbers():
-    assert told(RED)["colour_statistics"].shape == (9,)
+    assert reported(RED)["colour_statistics"].shape == (9,)
 
 
 def test_images_of_other_colours_are_moved_in_training_and_scoring_and_after_a_resumption():
-    term, batch = begun(RED, told(PALE)), torch.stack(RED)
+    term, batch = begun(RED, reported(PALE)), torch.stack(RED)
     wanted = transfer(batch, colours(RED), colours(PALE))
     again = begun([], kept=term.state_dict())
     for one in (term, again):
@@ -50,7 +50,7 @@ def test_images_of_other_colours_are_moved_in_training_and_scoring_and_after_a_r
 
 def test_a_site_of_the_same_colours_leaves_its_images_as_they_are(caplog):
     caplog.set_level("INFO")
-    term, batch = begun(RED, told(frames((0.9, 0.5, 0.4), seed=3))), torch.stack(RED)
+    term, batch = begun(RED, reported(frames((0.9, 0.5, 0.4), seed=3))), torch.stack(RED)
     assert torch.equal(term.change_images(batch), batch) and "stay as they are" in caplog.text
     assert term.decision == "images keep their colours"
     assert MatchedColours.inference_settings(term.state_dict()) == {}
@@ -79,7 +79,7 @@ def test_a_model_that_is_scored_before_the_site_has_trained_sees_images_as_they_
 def test_an_exported_bundle_shows_its_network_the_same(bundle, package, monkeypatch):
     """The bundle's own transform, with the setting that an export writes."""
     monkeypatch.syspath_prepend(str(BUNDLES / bundle))
-    term = begun(RED, told(PALE))
+    term = begun(RED, reported(PALE))
     config = ConfigParser()
     config.read_config(str(BUNDLES / bundle / "configs/inference.yaml"))
     config.update({"bundle_root": str(BUNDLES / bundle), **MatchedColours.inference_settings(term.state_dict())})

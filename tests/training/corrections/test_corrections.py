@@ -47,8 +47,8 @@ def test_the_pull_worked_out_by_hand(mu, gradient):
     network, term = layers(), ProximalTerm(mu)
     begun(term, network)
     nn.init.ones_(network[0].weight)
-    found = gradients(term, network, lambda net: (net[0].weight - 3).square().sum() / 2 + 0 * net[1].weight.sum())
-    assert found == [pytest.approx(gradient), 0.0]
+    result = gradients(term, network, lambda net: (net[0].weight - 3).square().sum() / 2 + 0 * net[1].weight.sum())
+    assert result == [pytest.approx(gradient), 0.0]
 
 
 def test_no_strength_changes_no_bit_and_a_great_one_keeps_the_weights():
@@ -60,9 +60,9 @@ def test_no_strength_changes_no_bit_and_a_great_one_keeps_the_weights():
     network, term = layers(), ProximalTerm(1e6)
     begun(term, network)
     for _ in range(20):
-        (found, _) = gradients(term, network, lambda n: (n[0].weight - 3).square().sum() / 2 + 0 * n[1].weight.sum())
+        (result, _) = gradients(term, network, lambda n: (n[0].weight - 3).square().sum() / 2 + 0 * n[1].weight.sum())
         with torch.no_grad():
-            network[0].weight -= found / (1 + 1e6)
+            network[0].weight -= result / (1 + 1e6)
     assert network[0].weight.item() == pytest.approx(3e-6, rel=1e-5)
 
 
@@ -90,10 +90,10 @@ def test_the_gradient_is_that_of_the_written_loss(kind):
         linear = sum(g[i] * net[i].weight.sum() for i in (0, 1))
         return loss(net) + 0.4 / 2 * sum(a.square().sum() for a in apart) - linear
 
-    found = gradients(term, network, loss)
+    result = gradients(term, network, loss)
     network.zero_grad()
     written(network).backward()
-    assert found == pytest.approx([parameter.grad.item() for parameter in network.parameters()], abs=1e-12)
+    assert result == pytest.approx([parameter.grad.item() for parameter in network.parameters()], abs=1e-12)
 
 
 @pytest.mark.parametrize("make", STATEFUL)
@@ -147,7 +147,7 @@ class Scale(nn.Module):
 def test_a_scaler_of_mixed_precision_changes_no_bit(make, cpu_scaler):
     """Two rounds. A term added to gradients times 1024 would be 1024 times too weak."""
     cpu_scaler(init_scale=1024.0)
-    found = []
+    result = []
     loader = [{"image": torch.ones(1, 1), "label": torch.full((1, 1), place)} for place in (3.0, 5.0, 2.0)]
     for terms, amp in (([make()], False), ([make()], True), ([], True)):
         network, corrections = Scale(), Corrections(terms)
@@ -158,5 +158,5 @@ def test_a_scaler_of_mixed_precision_changes_no_bit(make, cpu_scaler):
             corrections.receive({"control": {"weight": torch.tensor([0.25])}})
             corrections.attach(engine, ["weight"], ["weight"])
             engine.run()
-        found.append(network.weight.item())
-    assert found[0] == found[1] != found[2]
+        result.append(network.weight.item())
+    assert result[0] == result[1] != result[2]

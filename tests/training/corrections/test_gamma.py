@@ -18,20 +18,20 @@ def dark():
     return torch.normal(0.2, 0.05, (1, 40, 40), generator=torch.Generator().manual_seed(0)).clamp(0, 1)
 
 
-def told(*images):
+def reported(*images):
     return OwnIntensities(conftest.listed(images))()
 
 
-def begun(own, *others, kept=None):
-    return conftest.begun(MatchedGamma(OwnIntensities(conftest.listed(own))), *others, kept=kept)
+def begun(local, *others, kept=None):
+    return conftest.begun(MatchedGamma(OwnIntensities(conftest.listed(local))), *others, kept=kept)
 
 
 def test_a_site_tells_one_histogram_of_all_its_images(dark):
-    assert torch.equal(told(dark, dark * 2)["intensity_shares"], histogram([dark, dark * 2]))
+    assert torch.equal(reported(dark, dark * 2)["intensity_shares"], histogram([dark, dark * 2]))
 
 
 def test_a_bright_sites_gamma_is_found_and_kept(dark):
-    term = begun([dark], told(dark**0.6))
+    term = begun([dark], reported(dark**0.6))
     gamma = term.state_dict()["gamma"]
     assert gamma == pytest.approx(0.6**0.5, rel=0.03)
     again = begun([], kept=term.state_dict())  # without images, and without the others' a second time
@@ -43,7 +43,7 @@ def test_a_bright_sites_gamma_is_found_and_kept(dark):
 
 
 def test_it_is_that_of_the_mean_of_all_others(dark):
-    one, other = told(dark**0.5), told(dark**0.8)
+    one, other = reported(dark**0.5), reported(dark**0.8)
     mean = {"intensity_shares": (one["intensity_shares"] + other["intensity_shares"]) / 2}
     assert begun([dark], one, other).state_dict() == begun([dark], mean).state_dict()
 
@@ -51,7 +51,7 @@ def test_it_is_that_of_the_mean_of_all_others(dark):
 @pytest.mark.parametrize("gamma", [0.79, 0.95, 1.05, 1.25])
 def test_images_that_are_nearly_as_bright_stay_as_they_are_and_that_is_said(dark, caplog, gamma):
     with caplog.at_level("INFO", logger="fedmed.site"):
-        batch, term = dark[None], begun([dark], told(dark**gamma))
+        batch, term = dark[None], begun([dark], reported(dark**gamma))
     assert term.change_images(batch) is batch and term.state_dict() == {"gamma": 1.0}
     assert "nearly as bright as the others'" in caplog.text
 
@@ -65,14 +65,14 @@ def test_what_is_left_out_moves_no_intensity_by_more_than_training_does(sign):
 
 @pytest.mark.parametrize("gamma", [0.7, 1.45])
 def test_a_larger_gamma_counts_half(dark, gamma):
-    assert begun([dark], told(dark**gamma)).state_dict()["gamma"] == pytest.approx(gamma**0.5, rel=0.03)
+    assert begun([dark], reported(dark**gamma)).state_dict()["gamma"] == pytest.approx(gamma**0.5, rel=0.03)
 
 
 def test_what_lies_beyond_the_range_does_not_become_nan(dark):
-    term = begun([dark], told(dark**0.6))
+    term = begun([dark], reported(dark**0.6))
     assert term.change_images(torch.tensor([[-0.1, 1.2]])).tolist() == [[0.0, 1.0]]
 
 
 def test_images_of_another_range_are_refused():
     with pytest.raises(DataError, match="image 1 of the list has 0 to 255; .* leave 'algorithm' out of the study"):
-        told(torch.tensor([[0.0, 255.0]]))
+        reported(torch.tensor([[0.0, 255.0]]))

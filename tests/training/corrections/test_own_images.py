@@ -35,18 +35,18 @@ class LongList:
 
 
 @each
-def test_of_a_long_list_images_spread_over_it_are_looked_at_and_without_images_nothing_is_told(own, matched):
+def test_of_a_long_list_images_spread_over_it_are_looked_at_and_without_images_nothing_is_told(local, matched):
     stops, images = [], LongList()
-    own(images)(before_batch=lambda: stops.append(None))
+    local(images)(before_batch=lambda: stops.append(None))
     assert images.places == list(range(5, 10 * MOST, 10)) and len(stops) == MOST
-    assert own([])() == own(None)() == {}
+    assert local([])() == local(None)() == {}
 
 
 @each
-def test_without_the_others_images_stay_as_they_are_and_that_is_said_once(own, matched, caplog):
-    term = begun(matched(own(listed(PICTURES))))
+def test_without_the_others_images_stay_as_they_are_and_that_is_said_once(local, matched, caplog):
+    term = begun(matched(local(listed(PICTURES))))
     assert term.change_images(PICTURES) is PICTURES and caplog.text.count("site has told") == 1
-    begun(matched(own(listed(PICTURES))), kept=term.state_dict())
+    begun(matched(local(listed(PICTURES))), kept=term.state_dict())
     assert caplog.text.count("site has told") == 1
     assert matched.inference_settings(term.state_dict()) == {}
 
@@ -56,8 +56,8 @@ def test_without_the_others_images_stay_as_they_are_and_that_is_said_once(own, m
     [("amplitude_bands", 17, 1e6), ("colour_statistics", 9, 1e3), ("intensity_shares", 100, 7.0)],
 )
 def test_what_no_site_can_have_told_is_refused(name, length, beyond):
-    own, matched = KINDS[name]
+    local, matched = KINDS[name]
     values = [torch.ones(length - 1), torch.ones(0), torch.full((length,), torch.nan), torch.full((length,), beyond)]
     for other in (*({name: value} for value in values), {name: [0.01] * length}, {name: None}, {"mu": 1}, []):
         with pytest.raises(FedMedError, match=f"another site's '{name}'"):
-            begun(matched(own(listed(PICTURES))), other)
+            begun(matched(local(listed(PICTURES))), other)

@@ -22,16 +22,16 @@ def images(shift=0.0, count=20, side=6):
     return [{"image": shift + torch.randn(3, side, side, generator=rng)} for _ in range(count)]
 
 
-def adapted(network, own, prior=0.0, change=lambda batch: batch):
-    OwnStatistics(OwnImages(own), prior).change_network(network, network, change)
+def adapted(network, local, prior=0.0, change=lambda batch: batch):
+    OwnStatistics(OwnImages(local), prior).change_network(network, network, change)
     return network
 
 
 def test_the_network_gets_the_sites_statistics(network, caplog):
     caplog.set_level("INFO")
-    own = images(2.0)
-    adapted(network, own)
-    pixels = torch.stack([one["image"] for one in own])
+    local = images(2.0)
+    adapted(network, local)
+    pixels = torch.stack([one["image"] for one in local])
     assert torch.allclose(network[0].running_mean, pixels.mean((0, 2, 3)), atol=1e-5)
     assert "the site's own statistics: features lie 2" in caplog.text
 
@@ -67,11 +67,11 @@ def test_one_image_is_refused(network):
 @pytest.mark.parametrize("judged", [True, False])
 def test_statistics_after_which_one_class_alone_is_called_are_taken_back(network, judged):
     """Dark images and bright ones, which the model told apart; normalised anew, all lie where it knows one class."""
-    own = [{"image": torch.full((3, 6, 6), value) + 0.01 * torch.randn(3, 6, 6)} for value in (4.0, 6.0) * 10]
+    local = [{"image": torch.full((3, 6, 6), value) + 0.01 * torch.randn(3, 6, 6)} for value in (4.0, 6.0) * 10]
     network[1].weight.data.copy_(torch.stack([torch.zeros(3, 1, 1), torch.ones(3, 1, 1)]))
     network[1].bias.data.copy_(torch.tensor([15.0, 0.0]))  # the second class from 5 on
     before = copy.deepcopy(network.state_dict())
-    correction = OwnStatistics(OwnImages(own), 0.0, judged=judged)
+    correction = OwnStatistics(OwnImages(local), 0.0, judged=judged)
     correction.change_network(network, network, lambda batch: batch)
     kept = all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
     assert kept is judged

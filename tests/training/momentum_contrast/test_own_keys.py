@@ -20,7 +20,7 @@ from .conftest import BATCH, build
 def numbered(batches):
     """The batches of conftest.py as if they were of twelve images: each half of a batch is seen again in the next."""
     numbers = [[0, 1, 2, 3], [2, 3, 4, 5], [6, 7, 8, 9], [8, 9, 10, 11]]
-    return [{**batch, "number": torch.tensor(own)} for batch, own in zip(batches, numbers, strict=True)]
+    return [{**batch, "number": torch.tensor(local)} for batch, local in zip(batches, numbers, strict=True)]
 
 
 def weights(network):
@@ -47,10 +47,10 @@ def test_own_keys_are_no_negatives_in_a_loss_written_out(noise, network, numbere
                 slow.copy_(0.9 * slow + 0.1 * fast)
             keys = key(second)
         losses, share = [], 0
-        for one, own, number in zip(query(first), keys, batch["number"], strict=True):
+        for one, local, number in zip(query(first), keys, batch["number"], strict=True):
             others = torch.stack([k for k, n in queue if n != number])
             share += len(others) < len(queue)
-            losses.append(info_nce((one @ own)[None], (others @ one)[None], 0.2))
+            losses.append(info_nce((one @ local)[None], (others @ one)[None], 0.2))
         loss = torch.stack(losses).mean()
         optimizer.zero_grad()
         loss.backward()
@@ -66,11 +66,11 @@ def test_own_keys_are_no_negatives_in_a_loss_written_out(noise, network, numbere
 def test_auto_leaves_them_out_at_a_small_site_and_changes_no_bit_at_others(
     network, batches, numbered, images, left_out
 ):
-    plain, told = copy.deepcopy(network), copy.deepcopy(network)
+    plain, noted = copy.deepcopy(network), copy.deepcopy(network)
     build(plain, batches).run()
-    engine = build(told, numbered, images=images)
+    engine = build(noted, numbered, images=images)
     seen = outputs(engine)
-    assert engine.keys.drops_own_keys == left_out == (not torch.equal(weights(plain), weights(told)))
+    assert engine.keys.drops_own_keys == left_out == (not torch.equal(weights(plain), weights(noted)))
     assert seen[0]["own_keys"] == 1  # reported in any case
     kept = copy.deepcopy(network)
     build(kept, numbered, own_keys="keep", images=1).run()
@@ -107,10 +107,10 @@ def test_draws_of_other_sites_are_of_no_image(draws):
     keys = MomentumKeys(ContrastOptions(queue_size=4, own_keys="leave_out"), "cpu")
     keys.enqueue(torch.eye(4), torch.tensor([0, 1, 2, 1]))
     source = type("Draws", (), {"draw": lambda self: torch.ones(draws, 4)})() if draws else None
-    found, share = keys.similarities(torch.ones(2, 4), torch.tensor([1, 5]), source)
+    result, share = keys.similarities(torch.ones(2, 4), torch.tensor([1, 5]), source)
     rest = [1.0] * 4 + [4.0] * draws
     low = -torch.inf
-    assert found.tolist() == [[1.0, low, 1.0, low, *rest[4:]], rest] and share == 0.5
+    assert result.tolist() == [[1.0, low, 1.0, low, *rest[4:]], rest] and share == 0.5
 
 
 def test_a_site_of_a_single_image_has_nothing_to_learn_and_no_nan(network, numbered):

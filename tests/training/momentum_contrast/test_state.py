@@ -23,9 +23,9 @@ def warned(caplog, network, batches, state=(), **options):
 
 
 def test_a_queue_longer_than_a_round_gives_one_warning(network, batches, caplog):
-    told, state = warned(caplog, network, batches, queue_size=17)  # a round: four batches of four
-    assert len(told) == 1 and "17 keys, but a round makes only 16 (4 steps of 4 images)" in told[0]
-    assert "queue_size to 16 or less or key_policy to refill" in told[0]
+    reported, state = warned(caplog, network, batches, queue_size=17)  # a round: four batches of four
+    assert len(reported) == 1 and "17 keys, but a round makes only 16 (4 steps of 4 images)" in reported[0]
+    assert "queue_size to 16 or less or key_policy to refill" in reported[0]
     assert warned(caplog, network, batches, state, queue_size=17)[0] == []
 
 

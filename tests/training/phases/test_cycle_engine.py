@@ -39,9 +39,9 @@ def test_it_is_the_plain_loop(clips):
     """Forward over all frames together, λ_t times the mean over unordered pairs, one step."""
     network, twin = build(), build()
     batches = clip_batches(clips=clips)
-    found = outputs_of(engine(network, batches, 1e-4, cycle_weight=10.0, optimizer=torch.optim.SGD))
+    result = outputs_of(engine(network, batches, 1e-4, cycle_weight=10.0, optimizer=torch.optim.SGD))
     loss, optimizer = CycleConsistencyLoss(), torch.optim.SGD(twin.parameters(), lr=1e-4)
-    for batch, output in zip(batches, found, strict=True):
+    for batch, output in zip(batches, result, strict=True):
         twin.train()
         optimizer.zero_grad()
         features = twin.features(batch["image"].flatten(0, 1).float() / 255).unflatten(0, (clips, 5))
@@ -98,10 +98,10 @@ def test_its_weight_changes_nothing_under_adam_and_much_under_sgd():
 
 def test_it_learns_to_bring_frames_back():
     network = build(norm=False)
-    found = outputs_of(engine(network, clip_batches(batches=4), epochs=30))
-    first, last = ([float(output["cycle_error"]) for output in part] for part in (found[:4], found[-4:]))
+    result = outputs_of(engine(network, clip_batches(batches=4), epochs=30))
+    first, last = ([float(output["cycle_error"]) for output in part] for part in (result[:4], result[-4:]))
     assert sum(last) < 0.5 * sum(first)
-    assert min(float(o["cycle_back"]) for o in found[-4:]) >= 0.9
+    assert min(float(o["cycle_back"]) for o in result[-4:]) >= 0.9
 
 
 def test_gradients_are_clipped(monkeypatch):
@@ -132,8 +132,8 @@ def test_half_precision_features_give_a_loss_in_single_precision():
             seen.append(clips.dtype)
             return super().__call__(clips, times)
 
-    found = outputs_of(engine(network, clip_batches(), cycle_loss=Noted()))
-    assert seen == [torch.float32] * 3 and all(torch.isfinite(o["loss"]) for o in found)
+    result = outputs_of(engine(network, clip_batches(), cycle_loss=Noted()))
+    assert seen == [torch.float32] * 3 and all(torch.isfinite(o["loss"]) for o in result)
 
 
 def test_the_time_of_frames_reaches_the_loss():

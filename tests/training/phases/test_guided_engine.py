@@ -24,9 +24,9 @@ def engine(network, batches, kind=GuidedEngine, rate=0.01, **said):
 def test_it_is_the_plain_loop():
     """CE + λ_c L_con of one forward pass: BatchNorm sees each frame once."""
     network, twin = build(), build()
-    found = outputs_of(engine(network, labelled_batches(), contrast_weight=10.0, by=torch.optim.SGD))
+    result = outputs_of(engine(network, labelled_batches(), contrast_weight=10.0, by=torch.optim.SGD))
     optimizer = torch.optim.SGD(twin.parameters(), lr=0.01)
-    for batch, output in zip(labelled_batches(), found, strict=True):
+    for batch, output in zip(labelled_batches(), result, strict=True):
         optimizer.zero_grad()
         features = twin.features(batch["image"][:, 0].float() / 255)
         contrast = nt_xent(features, batch["labels"][:, 0], 0.1)
@@ -51,20 +51,20 @@ def test_one_phase_alone_is_learnt_without_contrast():
     batches = labelled_batches()
     for batch in batches:
         batch["labels"] = torch.ones_like(batch["labels"])
-    found = outputs_of(engine(build(), batches))
-    assert all(float(output["label_contrast"]) == 0 for output in found)
-    assert float(found[-1]["loss"]) < float(found[0]["loss"])
+    result = outputs_of(engine(build(), batches))
+    assert all(float(output["label_contrast"]) == 0 for output in result)
+    assert float(result[-1]["loss"]) < float(result[0]["loss"])
 
 
 def test_it_counts_frames_and_learns():
     network = build()
     trainer = engine(network, labelled_batches(batches=40), contrast_weight=1.0)
     before = copy.deepcopy(network.state_dict())
-    found = outputs_of(trainer)
+    result = outputs_of(trainer)
     assert trainer.samples == 40 * 6
     trainer.run()
     assert trainer.samples == 240, "of the last run alone"
-    assert float(found[-1]["loss"]) < float(found[0]["loss"])
+    assert float(result[-1]["loss"]) < float(result[0]["loss"])
     assert not torch.equal(before["classifier.weight"], network.state_dict()["classifier.weight"])
 
 

@@ -36,8 +36,8 @@ def engine_of(network, batches, confidence=0.0, **changes):
 def other_psi(network, seed):
     """Return the ψ that another site may have trained."""
     generator = torch.Generator().manual_seed(seed)
-    own = {name: value for name, value in network.state_dict().items() if name.startswith(PSI)}
-    return {name: value + 0.3 * torch.randn(value.shape, generator=generator) for name, value in own.items()}
+    local = {name: value for name, value in network.state_dict().items() if name.startswith(PSI)}
+    return {name: value + 0.3 * torch.randn(value.shape, generator=generator) for name, value in local.items()}
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -54,15 +54,15 @@ def test_equals_plain_pytorch(network, frames, count):
         for model, psi in zip(models, helpers, strict=True):
             model.load_state_dict({**model.state_dict(), **psi})
         with torch.no_grad():
-            own = twin.eval()(images).softmax(dim=1)
+            local = twin.eval()(images).softmax(dim=1)
             said = [model.eval()(images).softmax(dim=1) for model in models]
         loss, counted = torch.zeros(()), 0
         weak, strong = twin.train()(torch.cat([images, augment(images)])).chunk(2)
         for i in range(len(images)):
-            if own[i].max() < 0.38:
+            if local[i].max() < 0.38:
                 continue
             counted += 1
-            named = [int(p[i].argmax()) for p in (own, *said)]
+            named = [int(p[i].argmax()) for p in (local, *said)]
             most = max(sorted(set(named)), key=named.count)
             loss = loss + 2.0 * F.cross_entropy(strong[i], torch.tensor(most))
             for p in said:
@@ -81,13 +81,13 @@ def test_sigma_does_not_move_and_helpers_change_what_is_learned(network, frames)
     before, alone = copy.deepcopy(network.state_dict()), copy.deepcopy(network)
     engine = engine_of(network, frames)
     engine.receive({"helpers": [other_psi(network, 5)]})
-    found = outputs_of(engine)
+    result = outputs_of(engine)
     engine_of(alone, frames).run()
     after = network.state_dict()
     assert all(torch.equal(after[name], before[name]) for name in after if name.startswith("sigma."))
     assert any(not torch.equal(after[name], alone.state_dict()[name]) for name in after)
-    assert all(output["helper_divergence"] > 0 and output["sure_fraction"] == 1 for output in found)
-    assert all(0 < output["psi_share"] <= 1 and 1 / 3 <= output["commonest_fraction"] <= 1 for output in found)
+    assert all(output["helper_divergence"] > 0 and output["sure_fraction"] == 1 for output in result)
+    assert all(0 < output["psi_share"] <= 1 and 1 / 3 <= output["commonest_fraction"] <= 1 for output in result)
 
 
 def test_helpers_serve_until_others_come(network, frames):

@@ -54,9 +54,9 @@ def test_fixmatch_equals_plain_pytorch(frames):
 def test_it_moves_where_something_counts_and_says_how_much(frames, loss):
     network = build()
     before = bits(network)
-    found = outputs_of(engine_of(network, frames, 0.0, loss=loss))
-    assert len(found) == 3 and all(output["sure_fraction"] == 1 and output["loss"] > 0 for output in found)
-    assert all(1 / 3 <= output["commonest_fraction"] <= 1 for output in found)
+    result = outputs_of(engine_of(network, frames, 0.0, loss=loss))
+    assert len(result) == 3 and all(output["sure_fraction"] == 1 and output["loss"] > 0 for output in result)
+    assert all(1 / 3 <= output["commonest_fraction"] <= 1 for output in result)
     assert not torch.equal(network.features[0].weight, before["features.0.weight"])
     assert not torch.equal(network.classifier.weight, before["classifier.weight"]), "it trains the classifier too"
 
@@ -65,8 +65,8 @@ def test_nothing_counts(frames):
     """No step: Adam would make one of weight decay alone."""
     network = build()
     before = bits(network)
-    found = outputs_of(engine_of(network, frames, 1.0, weight_decay=0.1))
-    assert all(output["sure_fraction"] == 0 and output["loss"] == 0 for output in found)
+    result = outputs_of(engine_of(network, frames, 1.0, weight_decay=0.1))
+    assert all(output["sure_fraction"] == 0 and output["loss"] == 0 for output in result)
     for name, parameter in network.named_parameters():
         assert torch.equal(parameter, before[name]), name
 
@@ -83,5 +83,5 @@ def test_one_class_everywhere_shows(frames):
     with torch.no_grad():
         network.classifier.weight.zero_()
         network.classifier.bias.copy_(torch.tensor([0.0, 5.0, 0.0]))
-    found = outputs_of(engine_of(network, frames, 0.9, lr=0.0))
-    assert all(output["commonest_fraction"] == 1 and output["sure_fraction"] == 1 for output in found)
+    result = outputs_of(engine_of(network, frames, 0.9, lr=0.0))
+    assert all(output["commonest_fraction"] == 1 and output["sure_fraction"] == 1 for output in result)

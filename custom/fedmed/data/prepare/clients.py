@@ -140,10 +140,10 @@ class Edges:
 def measure_edges(recording: Recording) -> Edges:
     """Look at some frames spread over a video. Never raises for bad data: the fault is told."""
     try:
-        found = [] if recording.fault else open_video(recording.video, 1.0).sample(FRAMES, SIDE, SIDE, exact=True)
+        frames = [] if recording.fault else open_video(recording.video, 1.0).sample(FRAMES, SIDE, SIDE, exact=True)
     except DataError as error:
         return Edges(recording.case, np.empty(0), str(error))
-    widths = dark_sides(np.stack(found)) if found else np.empty(0)
+    widths = dark_sides(np.stack(frames)) if frames else np.empty(0)
     widths = widths[np.isfinite(widths)]
     nothing = "" if len(widths) else f"{recording.video}: none of its frames can be decoded and shows anything"
     return Edges(recording.case, widths, recording.fault or nothing)

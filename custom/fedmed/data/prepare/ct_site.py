@@ -13,7 +13,7 @@ from fedmed.data.prepare.pool import Track
 from fedmed.data.prepare.report import AXES, Prepared, Rows, listed, note_counts, refusals, require_used
 from fedmed.data.prepare.split import assign, divides, patient_warnings, refuse_shared_prefixes, unite_patients
 from fedmed.data.prepare.volume_faults import BINARY, Foreground
-from fedmed.data.prepare.write import own_folders, own_lines, own_masks, write_site
+from fedmed.data.prepare.write import find_results, inference_masks, results_left_out, write_site
 from fedmed.data.structure import three_digits
 from fedmed.errors import DataError
 
@@ -68,14 +68,14 @@ def prepare_site(
     role = role or ("labelled" if masks or mask_suffix else "unlabelled")
     folder = existing(folder, "the folder of volumes")
     masks = existing(masks, "the folder of masks") if masks else None
-    result_folders = own_folders(folder, [out])
+    result_folders = find_results(folder, [out])
     skip = [out / PREPARED, *result_folders]
     sources, stray = find_volumes(folder, masks, mask_suffix, patient_pattern, image_suffix, skip)
-    result_masks = own_masks([source.files[0] for source in sources if not source.series])
+    result_masks = inference_masks([source.files[0] for source in sources if not source.series])
     sources = [source for source in sources if source.files[0] not in result_masks]
     # Not those of MONAI Label that are given as masks.
     unread = {at: by for at, by in result_folders.items() if not masks or not masks.is_relative_to(at)}
-    results = own_lines(folder, unread, result_masks)
+    results = results_left_out(folder, unread, result_masks)
     if not sources:
         raise DataError("; ".join([f"{folder}: no NIfTI file (.nii, .nii.gz) and no DICOM series", *results]))
     with staging_for(out) as staging:

@@ -26,7 +26,7 @@ from fedmed.data.prepare.tool_counts import one_sided, shares_of_tools, tool_cou
 from fedmed.data.prepare.video_inspect import DEFAULT, WantedVideos, prepare_video
 from fedmed.data.prepare.video_layouts.layout import Layout, Recording
 from fedmed.data.prepare.video_layouts.plain import INDEX
-from fedmed.data.prepare.write import entry, own_folders, own_lines, write_datalist, write_site
+from fedmed.data.prepare.write import entry, find_results, results_left_out, write_datalist, write_site
 from fedmed.data.video.frame_settings import WORDS, FrameSettings
 from fedmed.data.video.label_table import unknown
 from fedmed.data.video.stored_video import SpaceNeeded
@@ -66,7 +66,7 @@ def find_recordings(folder: Path, wanted: WantedVideos) -> tuple[str, Layout, li
     for phase in wanted.leave_out:
         if known_phases is not None and phase not in known_phases:
             raise DataError(f"--leave-out: {unknown('phase', phase, known_phases)}")
-    recordings, results = [], own_folders(folder)
+    recordings, results = [], find_results(folder)
     for one in layout.find(folder):
         if any(one.video.is_relative_to(place) for place in results):
             continue
@@ -77,7 +77,7 @@ def find_recordings(folder: Path, wanted: WantedVideos) -> tuple[str, Layout, li
         recordings.append(replace(one, patient=patient, fault=one.fault or unmatched, patient_said=said))
     if not recordings:
         none = f"{folder}: no video for the layout '{name}': {known[name].about}"
-        raise DataError("; ".join([none, *own_lines(folder, results)]))
+        raise DataError("; ".join([none, *results_left_out(folder, results)]))
     return name, layout, recordings
 
 
@@ -112,8 +112,8 @@ def prepare_video_site(
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
     name, layout, recordings = find_recordings(folder, wanted)
     recordings = [one for one in recordings if not one.video.is_relative_to(out)]
-    results = own_folders(folder, [out])
-    left = own_lines(folder, results) + files_left([folder], _read(folder, recordings), [out, *results])
+    results = find_results(folder, [out])
+    left = results_left_out(folder, results) + files_left([folder], _read(folder, recordings), [out, *results])
     if client:
         recordings = [replace(r, list=client.lists[r.case] or r.list) for r in recordings if r.case in client.lists]
     if wanted.blocks:

@@ -90,7 +90,7 @@ def write_site_yaml(path: Path, site: str, data_root: Path, datalist: Path) -> N
     path.write_text(YAML_HEAD.format(site=site) + body + YAML_TAIL, encoding="utf-8")
 
 
-def own_folders(folder: Path, skip: Collection[Path] = ()) -> dict[Path, str]:
+def find_results(folder: Path, skip: Collection[Path] = ()) -> dict[Path, str]:
     """Folders of results at any depth of ``folder`` → what wrote them; those of ``skip`` are not entered.
 
     ``folder`` itself is what a person asks for. DataError for one that cannot be listed.
@@ -103,7 +103,7 @@ def own_folders(folder: Path, skip: Collection[Path] = ()) -> dict[Path, str]:
     return folders
 
 
-def own_masks(scans: Collection[Path]) -> list[Path]:
+def inference_masks(scans: Collection[Path]) -> list[Path]:
     """Of NIfTI files those of bytes whose names begin as another's, such as ``a_covid.nii.gz`` beside ``a.nii``.
 
     Inference writes its masks so; a CT, which has values below 0, is not stored so.
@@ -112,7 +112,7 @@ def own_masks(scans: Collection[Path]) -> list[Path]:
     return [path for path in scans if any(path.parent / stem in named for stem in _starts(path)) and _of_bytes(path)]
 
 
-def own_lines(folder: Path, folders: Mapping[Path, str], masks: Collection[Path] = ()) -> list[str]:
+def results_left_out(folder: Path, folders: Mapping[Path, str], masks: Collection[Path] = ()) -> list[str]:
     """One line for each writer of results that are left out, with their number and the first place."""
     places = defaultdict(list)
     for place, writer in folders.items():

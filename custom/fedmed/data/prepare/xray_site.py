@@ -40,7 +40,7 @@ from fedmed.data.prepare.split import (
     refuse_shared_prefixes,
     unite_patients,
 )
-from fedmed.data.prepare.write import own_folders, own_lines, write_site
+from fedmed.data.prepare.write import find_results, results_left_out, write_site
 from fedmed.data.prepare.xray_labels import (
     Row,
     check_labels,
@@ -110,8 +110,8 @@ def prepare_xray_site(
         DataError: wrong arguments, or nothing usable; nothing is written.
     """
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
-    result_folders = own_folders(existing(folder, "the folder of images"), [out])
-    result_lines = own_lines(folder, result_folders)
+    result_folders = find_results(existing(folder, "the folder of images"), [out])
+    result_lines = results_left_out(folder, result_folders)
     sources, missing, notes = _find(folder, labels, patient_pattern, [out / PREPARED, *result_folders], result_lines)
     with staging_for(out) as staging:
         apart = any(readable_kind(source.files[0]) == "DICOM" for source in sources)  # its decoders may take any memory

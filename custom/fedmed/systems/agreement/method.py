@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from fedmed.methods.declarations import (
     EVALUATED,
     LOSS,
-    OWN_PREDICTIONS,
+    PSEUDO_LABELS,
     SUPERVISED,
     UNLABELLED,
     WITH_UPDATE,
@@ -45,7 +45,7 @@ class Agreement(Method):
     name: ClassVar[str] = "agreement"
     title: ClassVar[str] = "agreement"
     source: ClassVar[str] = "after Zhang et al. 2023, IEEE Transactions on Medical Imaging, 10.1109/TMI.2023.3314430"
-    caution: ClassVar[str] = OWN_PREDICTIONS
+    caution: ClassVar[str] = PSEUDO_LABELS
     example: ClassVar[Mapping[str, Any]] = {
         "bundle": "covid_ct_segmentation", "rounds": 50, "steps": 400, "warm_start": {"rounds": 25},
     }  # fmt: skip

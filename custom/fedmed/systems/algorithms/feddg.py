@@ -120,7 +120,7 @@ class MixedAmplitudes(Correction):
     def __init__(
         self, own: OwnAmplitudes, seed: int = 0, exclude_self: bool = False, low_frequency: float | None = None
     ) -> None:
-        self.own, self.seed, self.exclude_self, self.low_frequency = own, seed, exclude_self, low_frequency
+        self.site_images, self.seed, self.exclude_self, self.low_frequency = own, seed, exclude_self, low_frequency
         self._bank: Tensor | None = None
         self._mix: AmplitudeMix | None = None
 
@@ -149,7 +149,7 @@ class MixedAmplitudes(Correction):
         if not others:
             rest = "images stay as they are" if self.exclude_self else "images are mixed with this site's own"
             log.warning("no amplitudes of other sites have come; %s", rest)
-        local = {} if self.exclude_self else self.own()
+        local = {} if self.exclude_self else self.site_images()
         parts = [*local.values(), *(_checked(other) for other in others)]
         if strange := [part for part in parts if part.shape[1:] != parts[0].shape[1:]]:
             shapes = " and ".join(str(tuple(part.shape[1:])) for part in (parts[0], strange[0]))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from fedmed.methods.declarations import EVALUATED, LOSS, OWN_PREDICTIONS, SUPERVISED, UNLABELLED, Role, Scalar
+from fedmed.methods.declarations import EVALUATED, LOSS, PSEUDO_LABELS, SUPERVISED, UNLABELLED, Role, Scalar
 from fedmed.methods.guard import FRACTION, Guard, PseudoLabelGuard
 from fedmed.methods.method import MEAN, Method
 
@@ -24,7 +24,7 @@ class Consistency(Method):
     name: ClassVar[str] = "consistency"
     title: ClassVar[str] = "consistency of pseudo-labels"
     source: ClassVar[str] = "Yang et al. 2021, Medical Image Analysis 70, 101992"
-    caution: ClassVar[str] = OWN_PREDICTIONS
+    caution: ClassVar[str] = PSEUDO_LABELS
     example: ClassVar[Mapping[str, Any]] = {
         "bundle": "covid_ct_segmentation", "rounds": 50, "steps": 400, "warm_start": {"rounds": 25},
     }  # fmt: skip

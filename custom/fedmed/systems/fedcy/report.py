@@ -15,7 +15,7 @@ class SentPartsSection:
 
     def charts(self, run: Run) -> dict[str, Chart]:
         """In place of the discs: what sites processed, and their weights as bands."""
-        caption = f"{whose(run)}The height of a band is the site's share of what was processed."
+        caption = f"{trained_by(run)}The height of a band is the site's share of what was processed."
         return {"aggregation": Chart(shares, caption)} if any(points(run, "n_samples").values()) else {}
 
     def columns(self, run: Run) -> dict[str, dict[str, float]]:
@@ -38,7 +38,7 @@ def shares(run: Run) -> Figure:
     return figure
 
 
-def whose(run: Run) -> str:
+def trained_by(run: Run) -> str:
     """Of whom the model's parts are, in sentences; empty where all send the same."""
     less = {role for role, made in run.method.roles().items() if made.sends}
     trained = [site for site in run.sites if any(site.name in line.sites for line in run.rounds)]

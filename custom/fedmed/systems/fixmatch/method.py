@@ -9,7 +9,7 @@ from fedmed.methods.algorithm import UNIFORM
 from fedmed.methods.declarations import (
     EVALUATED,
     LOSS,
-    OWN_PREDICTIONS,
+    PSEUDO_LABELS,
     SUPERVISED,
     UNLABELLED,
     WITH_UPDATE,
@@ -47,7 +47,7 @@ class FedFixMatch(Method):
         "bundle": "surgical_phase_classification", "rounds": 100, "epochs": 1, **labels_first(50),
     }  # fmt: skip
     small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], **small_labels_first(30, 50)}
-    caution: ClassVar[str] = OWN_PREDICTIONS
+    caution: ClassVar[str] = PSEUDO_LABELS
     overlay: ClassVar[str] = "fixmatch"
 
     def roles(self) -> Mapping[str, Role]:

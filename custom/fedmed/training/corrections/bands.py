@@ -38,7 +38,7 @@ class MatchedBands(MatchedImages):
     """
 
     def __init__(self, own: OwnBands, strength: float = 1.0) -> None:
-        self.own, self.strength = own, strength
+        self.site_images, self.strength = own, strength
         self._factors: Tensor | None = None
 
     def begin(self, start: RoundStart) -> None:
@@ -55,7 +55,7 @@ class MatchedBands(MatchedImages):
             log.warning("no other site has told how strong its images' frequencies are; images stay as they are")
             self._factors = torch.ones(0)
             return
-        local = self.own()[AMPLITUDES]
+        local = self.site_images()[AMPLITUDES]
         if strange := [other for other in others if other.shape != local.shape]:
             raise FedMedError(
                 f"another site's '{AMPLITUDES}' is of images with {len(strange[0]) // (1 + BANDS)} colours, and "

@@ -38,7 +38,7 @@ class MatchedColours(MatchedImages):
     """
 
     def __init__(self, own: OwnColours) -> None:
-        self.own = own
+        self.site_images = own
         self._pair: tuple[Colours, Colours] | None = None  # own, wanted
         self._decided = False
 
@@ -61,7 +61,7 @@ class MatchedColours(MatchedImages):
             return
         self._decided, self._pair = True, None
         others = [_checked(other) for other in start.values.get(OTHERS, ())]
-        local = self.own().get(COLOURS) if others else None
+        local = self.site_images().get(COLOURS) if others else None
         if local is None:
             log.warning("no site has told the colours of its images; images stay as they are")
             return
@@ -76,7 +76,7 @@ class MatchedColours(MatchedImages):
 
     def begin_scoring(self, images: Images, values: Mapping[str, Any]) -> None:
         """Do as :meth:`begin` with the images that are scored."""
-        self.own.images = images
+        self.site_images.images = images
         self.begin(RoundStart({}, values=values))
 
     def change_images(self, images: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ class MatchedGamma(MatchedImages):
     """
 
     def __init__(self, own: OwnIntensities) -> None:
-        self.own = own
+        self.site_images = own
         self._gamma: float | None = None
 
     @property
@@ -63,7 +63,7 @@ class MatchedGamma(MatchedImages):
         if OTHERS not in start.values and self._gamma is not None:
             return
         others = [_checked(other) for other in start.values.get(OTHERS, ())]
-        local = self.own().get(INTENSITIES) if others else None
+        local = self.site_images().get(INTENSITIES) if others else None
         if local is None:
             log.warning("no site has told how bright its images are; images stay as they are")
         whole = 1.0 if local is None else matching_gamma(local, torch.stack(others).mean(dim=0))
@@ -76,7 +76,7 @@ class MatchedGamma(MatchedImages):
 
     def begin_scoring(self, images: Images, values: Mapping[str, Any]) -> None:
         """Do as :meth:`begin` with the images that are scored."""
-        self.own.images = images
+        self.site_images.images = images
         self.begin(RoundStart({}, values=values))
 
     def change_images(self, images: Tensor) -> Tensor:

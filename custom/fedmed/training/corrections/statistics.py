@@ -30,12 +30,12 @@ class LayerStatistics:
     Attributes:
         came: with which the network came.
         seen: of the images in the network as it came.
-        own: of the images where the layers before it normalise by the images too: those of the adapted network.
+        local: of the images where the layers before it normalise by the images too: those of the adapted network.
     """
 
     came: tuple[Tensor, Tensor]
     seen: tuple[Tensor, Tensor]
-    own: tuple[Tensor, Tensor]
+    local: tuple[Tensor, Tensor]
 
     @property
     def distance(self) -> float:
@@ -45,7 +45,7 @@ class LayerStatistics:
 
     def mixed(self, share: float) -> tuple[Tensor, Tensor]:
         """Return mean and variance of which the images' own are a share, 0 to 1."""
-        mean, variance = (share * local + (1 - share) * came for came, local in zip(self.came, self.own, strict=True))
+        mean, variance = (share * local + (1 - share) * came for came, local in zip(self.came, self.local, strict=True))
         return mean, variance
 
 
@@ -182,7 +182,7 @@ class OwnStatistics(Correction):
     """
 
     def __init__(self, own: OwnImages, prior: float = 16.0, dead_zone: float = 0.25, judged: bool = True) -> None:
-        self.own, self.prior, self.dead_zone, self.judged = own, prior, dead_zone, judged
+        self.site_images, self.prior, self.dead_zone, self.judged = own, prior, dead_zone, judged
         self._decision = ""
 
     @property
@@ -192,7 +192,7 @@ class OwnStatistics(Correction):
 
     def begin_scoring(self, images: Images, values: Mapping[str, Any]) -> None:
         """Take the images that are scored as the site's own."""
-        self.own.images = images
+        self.site_images.images = images
 
     def change_network(self, network: nn.Module, infer: Infer, change_images: Callable[[Tensor], Tensor]) -> None:
         """Adapt a received model.
@@ -203,7 +203,7 @@ class OwnStatistics(Correction):
         if not normalisation_layers(network):
             log.warning("the network has no BatchNorm layer, so there are no statistics to adapt; leave them out")
             return
-        count = min(len(self.own.images), MOST)
+        count = min(len(self.site_images.images), MOST)
         if count < FEWEST:
             raise DataError(
                 f"statistics of normalisation need {FEWEST} images or more, and the site has {count}; leave "
@@ -211,7 +211,7 @@ class OwnStatistics(Correction):
             )
         looked_at: list[Tensor] = []
         device = next(network.parameters()).device
-        images = self._noting(looked_at) if self.judged else self.own.spread()
+        images = self._noting(looked_at) if self.judged else self.site_images.spread()
         batches = (change_images(torch.stack(some).to(device)) for some in of_one_shape(images))
         statistics = own_statistics(network, infer, batches)
         away = mean_distance(statistics)
@@ -233,9 +233,9 @@ class OwnStatistics(Correction):
     def _noting(self, looked_at: list[Tensor]) -> Iterator[Tensor]:
         """Give the site's images; some of them, evenly spread, are noted."""
         chosen = set[int]()
-        for number, image in enumerate(self.own.spread()):
+        for number, image in enumerate(self.site_images.spread()):
             most = LOOKED_AT.get(image.ndim - 1, min(LOOKED_AT.values()))
-            chosen = chosen or set(spread(min(len(self.own.images), MOST), most).tolist())
+            chosen = chosen or set(spread(min(len(self.site_images.images), MOST), most).tolist())
             looked_at += [image] if number in chosen else []
             yield image
 

@@ -37,11 +37,11 @@ class Cholec80(Layout):
         return (folder / "phase_annotations").is_dir() or (folder / "tool_annotations").is_dir()
 
     def find(self, folder: Path) -> list[Recording]:
-        found = []
+        recordings = []
         for video in sorted(movies(folder)):
             places = (folder / f"{part}_annotations" / f"{video.stem}-{part}.txt" for part in ("phase", "tool"))
-            found.append(Recording(video.name, video, labels=tuple(path for path in places if path.is_file())))
-        return found
+            recordings.append(Recording(video.name, video, labels=tuple(path for path in places if path.is_file())))
+        return recordings
 
     def rows(self, recording: Recording) -> list[Row]:
         rows: dict[int, Row] = {}

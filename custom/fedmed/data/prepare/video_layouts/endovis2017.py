@@ -33,10 +33,12 @@ class EndoVis2017(Layout):
     def _recording(self, folder: Path) -> Recording:
         frames = numbered_frames(folder / "left_frames", RATE)
         tests = [place for place in (folder / "ground_truth" / TESTS, folder / TESTS) if place.is_dir()]
-        own = sorted((folder / "ground_truth").glob("*"))
-        kinds = tests[:1] or [kind for kind in own if not kind.name.startswith("Other")]
-        found = [(second, tuple(kind / name for kind in kinds if (kind / name).is_file())) for name, second in frames]
-        masks = tuple((second, files) for second, files in found if files)
+        folders = sorted((folder / "ground_truth").glob("*"))
+        kinds = tests[:1] or [kind for kind in folders if not kind.name.startswith("Other")]
+        labelled = [
+            (second, tuple(kind / name for kind in kinds if (kind / name).is_file())) for name, second in frames
+        ]
+        masks = tuple((second, files) for second, files in labelled if files)
         return Recording(folder.name, folder / "left_frames", frames=frames, masks=masks)
 
     def values_of(self, file: Path) -> Mapping[int, int]:

@@ -41,7 +41,7 @@ class HeiChole(Layout):
             number, part = _part(path)
             if part:
                 tables.setdefault(number, {})[part] = path
-        found = []
+        recordings = []
         for video in sorted(movies(folder)):
             number, _ = _part(video)
             fault = (
@@ -50,8 +50,8 @@ class HeiChole(Layout):
             labels = tables.get(number, {})
             files = tuple(labels[part] for part in ("phase", "instrument") if part in labels)
             case = video.relative_to(folder).as_posix()  # the same video may be there twice, of two sizes
-            found.append(Recording(case, video, f"Hei-Chole{number}" if number else "", labels=files, fault=fault))
-        return found
+            recordings.append(Recording(case, video, f"Hei-Chole{number}" if number else "", labels=files, fault=fault))
+        return recordings
 
     def rows(self, recording: Recording) -> list[Row]:
         rate = frames_a_second(recording.video)

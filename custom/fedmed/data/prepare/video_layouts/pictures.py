@@ -36,9 +36,9 @@ class Pictures(Layout):
         masks = next((folder / name for name in MASKS if (folder / name).is_dir()), None)
         if masks is None or not (folder / "images").is_dir():
             raise DataError(f"{folder}: single pictures lie in 'images', and their masks in 'masks'; name them so")
-        found = ((place, [file for file in files if file.suffix.lower() in PICTURES])
+        by_folder = ((place, [file for file in files if file.suffix.lower() in PICTURES])
                  for place, files in visible_files(folder / "images", ()))  # fmt: skip
-        return [_recording(folder, place, files, masks) for place, files in found if files]
+        return [_recording(folder, place, files, masks) for place, files in by_folder if files]
 
     def values_of(self, file: Path) -> Mapping[int, int]:
         return self.values
@@ -74,5 +74,5 @@ def _recording(folder: Path, place: Path, files: list[Path], masks: Path) -> Rec
         )
         return Recording(case, place, fault=fault)
     frames = tuple((file.name, float(number)) for number, (file, _) in enumerate(pairs))
-    found = tuple((float(number), (mask,)) for number, (_, mask) in enumerate(pairs))
-    return Recording(case, place, frames=frames, single=True, masks=found)
+    by_folder = tuple((float(number), (mask,)) for number, (_, mask) in enumerate(pairs))
+    return Recording(case, place, frames=frames, single=True, masks=by_folder)

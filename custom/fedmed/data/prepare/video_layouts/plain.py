@@ -35,8 +35,8 @@ class Plain(Layout):
         if (folder / INDEX).is_file():
             return list(_listed(folder))
         frames = [place for place, files in visible_files(folder, ()) if any(f.name in (TABLE, SINGLES) for f in files)]
-        found = sorted([*movies(folder), *frames])
-        return [_recording(folder, video, _beside(folder, video)) for video in found]
+        existing = sorted([*movies(folder), *frames])
+        return [_recording(folder, video, _label_files(folder, video)) for video in existing]
 
     def rows(self, recording: Recording) -> list[Row]:
         path = recording.labels[0]
@@ -50,14 +50,14 @@ class Plain(Layout):
         return rows
 
 
-def _beside(folder: Path, video: Path) -> Mapping[str, str]:
+def _label_files(folder: Path, video: Path) -> Mapping[str, str]:
     """Table and masks that are called as the video: in ``labels`` and ``masks``, or beside it."""
     name = video.name if video.is_dir() else video.stem
     masks = folder / "masks"
     places = {"labels": [folder / "labels" / f"{name}.csv", video.parent / f"{name}.csv"],
               "masks": [masks / name, video.parent / f"{name}_masks", masks / f"{name}.csv"]}  # fmt: skip
-    found = {what: next((path for path in paths if path.exists()), None) for what, paths in places.items()}
-    return {what: path.relative_to(folder).as_posix() for what, path in found.items() if path}
+    existing = {what: next((path for path in paths if path.exists()), None) for what, paths in places.items()}
+    return {what: path.relative_to(folder).as_posix() for what, path in existing.items() if path}
 
 
 def _listed(folder: Path) -> Iterable[Recording]:
