@@ -1,4 +1,4 @@
-"""A link of a chain: classifiers that are trained on an encoder at one hospital and tested there and at another."""
+"""A stage of an arm: classifiers that are trained on an encoder at one hospital and tested there and at another."""
 
 import zipfile
 from collections.abc import Sequence
@@ -16,7 +16,6 @@ from fedmed.errors import DataError, JobError
 from fedmed.files import write_atomically
 from fedmed.settings.site import SiteConfig
 from fedmed.settings.yaml_model import YamlModel
-from research.runner.chain import ChainLink, ChainStep, Place
 from research.runner.class_tasks import task_question
 from research.runner.classifier_plan import ClassifierPlan
 from research.runner.classifier_training import predictions
@@ -24,6 +23,7 @@ from research.runner.encoder_step import EncoderStep
 from research.runner.experiment_data import Count, ExperimentData, Shares
 from research.runner.hospital_data import HospitalData
 from research.runner.score_table import joined, score_frame
+from research.runner.stages import Place, Stage, Step
 from research.runner.untrained_encoders import UntrainedStep
 
 
@@ -39,7 +39,7 @@ class LabelProtocol(YamlModel):
     every: Count | None = None
 
 
-class Classifiers(ChainLink):
+class Classifiers(Stage):
     """A classifier for every task, protocol, share of labels and choice of them.
 
     A protocol is an overlay of the bundle, which says what of the network is trained.
@@ -50,10 +50,10 @@ class Classifiers(ChainLink):
     protocols: Annotated[dict[str, LabelProtocol], Field(min_length=1)]
     fractions: Shares | None = None  # of this arm, where they are not the protocol's
 
-    def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
+    def steps(self, place: Place, before: Step | None) -> list[Step]:
         data: HospitalData = place.data
         if not isinstance(before, EncoderStep | UntrainedStep):
-            raise JobError(f"arm '{place.arm}': classifiers need an encoder; name a link before them that leaves one")
+            raise JobError(f"arm '{place.arm}': classifiers need an encoder; name a stage before them that leaves one")
         change = before.change if isinstance(before, UntrainedStep) else None
         if change and any(protocol.every for protocol in self.protocols.values()):
             raise JobError(f"arm '{place.arm}': its encoder has no weights to train; leave out protocols with 'every'")
@@ -81,7 +81,7 @@ class Classifiers(ChainLink):
 
 
 @dataclass(frozen=True)
-class ClassifierStep(ChainStep):
+class ClassifierStep(Step):
     """One classifier and its predictions for every test image.
 
     They are in a file, as :func:`research.runner.classifier_training.predictions` returns them.

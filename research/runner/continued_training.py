@@ -1,4 +1,4 @@
-"""A link of a chain: a federated job that goes on with the model that the link before left."""
+"""A stage of an arm: a federated job that goes on with the model that the stage before left."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,15 +7,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fedmed.recovery.model_store import BEST, LAST
-from research.runner.chain import ChainStep, Place
 from research.runner.federated_training import FederatedTraining
 from research.runner.job_step import JobStep, job_before, run_folder
+from research.runner.stages import Place, Step
 
 FILES = {"last": LAST, "selected": BEST}
 
 
 class ContinuedTraining(FederatedTraining):
-    """As federated training; part of the model starts as the link before left it, and its scores stand for both.
+    """As federated training; part of the model starts as the stage before left it, and its scores stand for both.
 
     Attributes:
         takes: regular expressions of the tensors that are taken.
@@ -27,7 +27,7 @@ class ContinuedTraining(FederatedTraining):
     model: Literal["last", "selected"] = "last"
     blank: bool = False
 
-    def steps(self, place: Place, before: ChainStep | None) -> Sequence[ChainStep]:
+    def steps(self, place: Place, before: Step | None) -> Sequence[Step]:
         before = job_before(self, place, before)
         turns = [replace(place, data=turn) for turn in place.data.turns() if turn.turn == before.turn]
         return [
@@ -37,12 +37,12 @@ class ContinuedTraining(FederatedTraining):
         ]
 
     def _starting(self, before: JobStep, place: Place) -> "ContinuedTraining":
-        """With the file to start from; of sites that train alone, the one whose model that is, or all of them if it is
-        none's, such as what was pre-trained on other images."""
+        """With the file to start from; of sites with local training, the one whose model that is, or all of them if it
+        is none's, such as what was pre-trained on other images."""
         start = {"checkpoint": FILES[self.model], "checkpoint_tensors": self.takes}
         trained = before.job.study.of_role("supervised")
-        alone = [site for site in self.alone if place.data.sites[site] in trained]
-        return self.model_copy(update={"job": {**self.job, **start}, "alone": alone or self.alone})
+        local = [site for site in self.local if place.data.sites[site] in trained]
+        return self.model_copy(update={"job": {**self.job, **start}, "local": local or self.local})
 
     def _after(self, before: JobStep, step: JobStep, place: Place) -> JobStep:
         folder = run_folder(place, step.job, step.sites, before.path, self.blank)

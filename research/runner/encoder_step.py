@@ -1,4 +1,4 @@
-"""The step of a chain that leaves an encoder: a finished job, of which nothing else stays."""
+"""The step of an arm that leaves an encoder: a finished job, of which nothing else stays."""
 
 import shutil
 from collections.abc import Mapping

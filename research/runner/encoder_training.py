@@ -1,32 +1,35 @@
-"""A link of a chain: a federated job that pre-trains an encoder without labels."""
+"""A stage of an arm: a federated job that pre-trains an encoder without labels."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Pretraining, pretraining
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.settings.site import SiteConfig
-from research.runner.chain import ChainLink, ChainStep, Place
 from research.runner.encoder_step import EncoderStep
-from research.runner.experiment_data import ExperimentData, Positive, link_job
+from research.runner.experiment_data import ExperimentData, Positive, stage_job
 from research.runner.hospital_data import HospitalData, RoundBudget
 from research.runner.hospital_images import ImageCase, node_images
 from research.runner.job_step import run_folder
 from research.runner.site_lists import CENTRALISED, pooled_site, with_list
+from research.runner.stages import Place, Stage, Step
 
+log = logging.getLogger(__name__)
+OLD_NAMES = {"pooled": "centralised", "alone": "local"}
 JOB_NAME = "pretraining"  # the same for all, so that equal arms of two tables are one run
 
 
-class EncoderTraining(ChainLink):
+class EncoderTraining(Stage):
     """Pre-training of an encoder; every hospital is a node unless the arm says otherwise.
 
     Attributes:
-        nodes: ``federated``; ``pooled``: all images at one made-up node; ``alone``: each hospital by itself, and the
+        nodes: ``federated``; ``centralised``: all images at one node; ``local``: each hospital by itself, and the
             arm is the mean of them.
         rounds: multiple of the budget's T.
         split: nodes that each hospital becomes, of different patients.
@@ -39,7 +42,7 @@ class EncoderTraining(ChainLink):
 
     needs: ClassVar[type[ExperimentData]] = HospitalData
 
-    nodes: Literal["federated", "pooled", "alone"] = "federated"
+    nodes: Literal["federated", "centralised", "local"] = "federated"
     rounds: Positive = 1
     split: Literal[1, 2] = 1
     sizes: list[Annotated[float, Field(gt=0, le=1)]] = []
@@ -47,14 +50,22 @@ class EncoderTraining(ChainLink):
     overrides: dict[str, Any] = {}
     job: dict[str, Any] = {}
 
-    def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
+    @field_validator("nodes", mode="before")
+    @classmethod
+    def _old_names(cls, nodes: Any) -> Any:
+        if nodes in OLD_NAMES:
+            log.warning("'nodes: %s' is written '%s' now", nodes, OLD_NAMES[nodes])
+            return OLD_NAMES[nodes]
+        return nodes
+
+    def steps(self, place: Place, before: Step | None) -> list[Step]:
         data: HospitalData = place.data
         cases = self.node_cases(data, place.arm)
         images = {node: len(images_of) for node, images_of in cases.items()}
         sites = {node: self._site(node, images_of, place) for node, images_of in cases.items()}
-        if self.nodes == "alone":
+        if self.nodes == "local":
             return [self._step(place, {node: sites[node]}, {node: images[node]}, node) for node in sites]
-        if self.nodes == "pooled":
+        if self.nodes == "centralised":
             sites = {CENTRALISED: pooled_site(list(sites.values()), ["unlabeled"], place.lists)}
             images = {CENTRALISED: sum(images.values())}
         return [self._step(place, sites, images)]
@@ -88,7 +99,7 @@ class EncoderTraining(ChainLink):
             for setting, values in budget.shares.items()
         }
         overrides = {**shares, **data.overrides.get(_how(data).overlay, {}), **self.overrides}
-        return link_job(
+        return stage_job(
             place.arm,
             given,
             name=JOB_NAME,
@@ -109,9 +120,7 @@ class EncoderTraining(ChainLink):
         config = replace(place.data.hospitals[hospital].config, site=node)
         return with_list(config, place.lists, {"unlabeled": [{"image": case.image} for case in cases]})
 
-    def _step(
-        self, place: Place, sites: Mapping[str, SiteConfig], images: Mapping[str, int], node: str = ""
-    ) -> ChainStep:
+    def _step(self, place: Place, sites: Mapping[str, SiteConfig], images: Mapping[str, int], node: str = "") -> Step:
         job = self.job_of(place, list(sites))
         folder, prefix = run_folder(place, job, sites), _how(place.data).prefix
         return EncoderStep(job, sites, folder, node, images=images, prefix=prefix)

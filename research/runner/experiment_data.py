@@ -50,16 +50,16 @@ def load_data(path: Path) -> ExperimentData:
     return build_named(ExperimentData, {**content, "name": Path(path).stem}, str(path))
 
 
-def link_job(arm: str, given: Mapping[str, Any], **values: Any) -> Job:
-    """The job of a link.
+def stage_job(arm: str, given: Mapping[str, Any], **values: Any) -> Job:
+    """The job of a stage.
 
     Args:
         arm: its name, for messages.
         given: what YAML says below ``job``.
-        values: what the link says in its own words.
+        values: what the stage says in its own words.
 
     Raises:
-        JobError: ``job`` sets what a job does not know, or what the link says itself.
+        JobError: ``job`` sets what a job does not know, or what the stage says itself.
     """
     known = set(Study.model_fields) - set(values)
     if unknown := sorted(set(given) - known):

@@ -9,16 +9,16 @@ from pydantic import Field
 
 from fedmed.errors import JobError
 from fedmed.settings.yaml_model import Document, YamlModel, check_model, read_yaml
-from research.runner.chain import ChainLink
 from research.runner.experiment_data import ExperimentData, Names, Seeds
 from research.runner.score_kinds import ScoreKind
+from research.runner.stages import Stage
 from research.runner.table_claim import TableClaim, read_claims
 from research.runner.table_layout import ShownArm, TableLayout
 from research.runner.yaml_models import PATH, build, build_named
 
 Settings = Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
 Changes = dict[str, dict[str, Any] | None]
-Links = Annotated[Changes, Field(min_length=1)]  # None: arms do not have it
+Stages = Annotated[Changes, Field(min_length=1)]  # None: arms do not have it
 
 
 class TableYaml(YamlModel):
@@ -31,11 +31,11 @@ class TableYaml(YamlModel):
     data: str  # that it is run on unless the command line names others
     seeds: Seeds  # each arm is run once for each
     test: Names | None = None  # sites that are shown
-    chain: Links  # link -> class and settings that all arms have, in order; of a link that is null only some have one
+    chain: Stages  # stage -> class and settings of all arms, in order; a stage that is null only some have
     variants: dict[str, dict[str, dict[str, Any] | None]] | None = (
-        None  # name -> settings of links; every arm is there with each
+        None  # name -> settings of stages; every arm is there with each
     )
-    arms: Settings  # name -> ``group``, ``x``, and settings of links; with a ``path``, the link is another one
+    arms: Settings  # name -> ``group``, ``x``, and settings of stages; with a ``path``, the stage is another one
     scores: Settings  # name -> class that makes it of the units, and its settings
     layout: dict[str, Any]  # class that shows the table, and its settings
     claim_kind: str | None = None  # class of the claims that name none
@@ -44,9 +44,9 @@ class TableYaml(YamlModel):
 
 @dataclass(frozen=True)
 class ExperimentArm(ShownArm):
-    """One row of a table, with the links that it is made of."""
+    """One row of a table, with the stages that it is made of."""
 
-    links: tuple[ChainLink, ...] = ()
+    stages: tuple[Stage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ class ExperimentTable:
         Raises:
             JobError: it is not, or has not.
         """
-        for link in (link for arm in self.arms for link in arm.links):
-            if not isinstance(data, link.needs):
+        for stage in (stage for arm in self.arms for stage in arm.stages):
+            if not isinstance(data, stage.needs):
                 raise JobError(
-                    f"table '{self.name}' is made of {type(link).__name__}, which needs {link.needs.__name__}, and "
+                    f"table '{self.name}' is made of {type(stage).__name__}, which needs {stage.needs.__name__}, and "
                     f"'{data.name}' is {type(data).__name__}; choose other --data, or run the tables apart"
                 )
         data.shown_sites(self.test)
@@ -132,25 +132,25 @@ def _arm(
 ) -> ExperimentArm:
     name = f"{row}, {variant}" if variant else row
     further = {key: value for key, value in settings.items() if key not in chain}
-    shown = build(_Shown, further, f"arm '{name}', which may also name the links {', '.join(chain)}")
-    if odd := [link for link in varied if link not in chain]:
-        raise JobError(f"variants: '{variant}' names '{odd[0]}', which is not a link; there are: {', '.join(chain)}")
-    links = []
-    for link, common in chain.items():
-        values = _settings(common, varied.get(link, {}), settings.get(link, {}), f"arm '{name}': '{link}'")
+    shown = build(_Shown, further, f"arm '{name}', which may also name the stages {', '.join(chain)}")
+    if odd := [stage for stage in varied if stage not in chain]:
+        raise JobError(f"variants: '{variant}' names '{odd[0]}', which is not a stage; there are: {', '.join(chain)}")
+    stages = []
+    for stage, common in chain.items():
+        values = _settings(common, varied.get(stage, {}), settings.get(stage, {}), f"arm '{name}': '{stage}'")
         if values is not None:
-            links.append(build_named(ChainLink, values, f"arm '{name}', {link}"))
-    if not links:
-        raise JobError(f"arm '{name}': all of its links are null; write the settings of one")
-    return ExperimentArm(name, shown.group, shown.x, row, variant, links=tuple(links))
+            stages.append(build_named(Stage, values, f"arm '{name}', {stage}"))
+    if not stages:
+        raise JobError(f"arm '{name}': all of its stages are null; write the settings of one")
+    return ExperimentArm(name, shown.group, shown.x, row, variant, stages=tuple(stages))
 
 
 def _settings(
     common: Mapping[str, Any] | None, varied: Mapping[str, Any] | None, given: Any, where: str
 ) -> Mapping[str, Any] | None:
-    """Of a link: the chain's, the variant's and the arm's; None if the arm does not have it."""
+    """Of a stage: the chain's, the variant's and the arm's; None if the arm does not have it."""
     if given is not None and not isinstance(given, Mapping):
-        raise JobError(f"{where} is {given!r}; write the settings of that link, or null if the arm does without")
+        raise JobError(f"{where} is {given!r}; write the settings of that stage, or null if the arm does without")
     if given is None or varied is None:
         return None
     # Another class has other settings than the chain's.
@@ -158,7 +158,7 @@ def _settings(
         return {**(varied if PATH not in given else {}), **given}
     if common is None:
         if varied or given:
-            raise JobError(f"{where} has no '{PATH}', and the chain says none; name the link's class")
+            raise JobError(f"{where} has no '{PATH}', and the chain says none; name the stage's class")
         return None
     return {**common, **varied, **given}
 

@@ -1,4 +1,4 @@
-"""A link of a chain: one federated job of a classifier, one site of which has labels, scored at every site."""
+"""A stage of an arm: one federated job of a classifier, one site of which has labels, scored at every site."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
-from research.runner.chain import Place
 from research.runner.federated_training import FederatedTraining
 from research.runner.federation_data import FederationData
 from research.runner.job_step import JobStep
 from research.runner.score_table import selected
 from research.runner.sites_in_turn import LABELLED
+from research.runner.stages import Place
 
 OTHERS = "others"  # of ``train``: every site but the labelled one
 INTERNAL, EXTERNAL = "internal", "external"  # lists: of the site whose labels were learned, and of the others
@@ -28,7 +28,7 @@ class FederatedClassification(FederatedTraining):
 
     @model_validator(mode="after")
     def _all_train_together(self) -> "FederatedClassification":
-        if set(self.train) | {OTHERS} != {LABELLED, OTHERS} or self.in_turn:
+        if set(self.train) | {OTHERS} != {LABELLED, OTHERS} or self.leave_one_out:
             raise ValueError(f"'train' must have a role for '{LABELLED}', may have one for '{OTHERS}', and no other")
         return self
 

@@ -1,5 +1,6 @@
-"""A link of a chain: one federated job, scored on its sites' lists; also one site alone, and a pool of several."""
+"""A stage of an arm: one job, federated, local or centralised, scored on its sites' lists."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, get_args
@@ -15,8 +16,7 @@ from fedmed.methods.find_method import is_adaptation, load_method
 from fedmed.methods.method import ALL_SITES
 from fedmed.settings.site import SiteConfig
 from fedmed.settings.yaml_model import YamlModel
-from research.runner.chain import ChainLink, ChainStep, Place
-from research.runner.experiment_data import ExperimentData, Positive, link_job
+from research.runner.experiment_data import ExperimentData, Positive, stage_job
 from research.runner.federation_data import (
     DEFAULT_NETWORK,
     ArmRole,
@@ -28,7 +28,10 @@ from research.runner.federation_data import (
 from research.runner.job_step import JobStep, run_folder
 from research.runner.score_table import without
 from research.runner.site_lists import CENTRALISED, pooled_site, require_values, site_for
+from research.runner.stages import Place, Stage, Step
 
+log = logging.getLogger(__name__)
+OLD_NAMES = {"alone": "local", "pool": "centralised", "in_turn": "leave_one_out"}
 JOB_NAME = "arm"  # the same for all, so that equal arms of two tables are one run
 
 
@@ -39,16 +42,17 @@ class Scaled(YamlModel):
     of: str | None = None  # another setting that it is a multiple of, as the supervised sites have it; None = itself
 
 
-class FederatedTraining(ChainLink):
+class FederatedTraining(Stage):
     """Federated training with labels at some of its sites; all shown sites are tested. Sites are the table's.
 
     Attributes:
         train: site -> ``supervised`` or ``unsupervised``; the others are only tested.
-        pool: instead of ``train``: labelled sites whose cases are trained on together, as if sharing were allowed.
-        alone: instead of ``train``: labelled sites of which each trains a model of its own, tested at all; each is a
+        centralised: instead of ``train``: labelled sites whose cases are trained on together, as if that
+            were allowed.
+        local: instead of ``train``: labelled sites of which each trains a model of its own, tested at all; each is a
             row of its own too.
-        at_home: of ``alone``: each is tested at its own site and nowhere else, so that together they are one row.
-        in_turn: each site of ``train`` or ``pool`` is left out once, and is where that model is tested.
+        at_home: of ``local``: each is tested at its own site and nowhere else, so that together they are one row.
+        leave_one_out: each site of ``train`` or ``centralised`` is left out once, and is where that model is tested.
         control: what the sites without labels of ``train`` do instead, so that it is seen what their scans are worth:
             ``left_out`` = they do not train; ``silent`` = they take part in every round and learn nothing, as their
             role in the method says; in both no site adapts. ``adapted`` = as ``silent``, with the job's ``adaptation``.
@@ -67,10 +71,10 @@ class FederatedTraining(ChainLink):
     needs: ClassVar[type[ExperimentData]] = FederationData
 
     train: dict[str, TrainingRole] = {}
-    pool: list[str] = []
-    alone: list[str] = []
+    centralised: list[str] = []
+    local: list[str] = []
     at_home: bool = False
-    in_turn: bool = False
+    leave_one_out: bool = False
     control: Literal["left_out", "silent", "adapted"] | None = None
     budget: Budget | None = None
     interval: Positive = 1
@@ -82,29 +86,36 @@ class FederatedTraining(ChainLink):
     scaled: dict[TrainingRole, dict[str, Scaled]] = {}
     job: dict[str, Any] = {}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _old_names(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for old in sorted(values.keys() & OLD_NAMES.keys()):
+            log.warning("'%s' of a training is called '%s' now", old, OLD_NAMES[old])
+        return {OLD_NAMES.get(key, key): value for key, value in values.items()}
+
     @model_validator(mode="after")
     def _trains(self) -> "FederatedTraining":
-        if sum(map(bool, (self.train, self.pool, self.alone))) != 1:
-            raise ValueError("give either 'train' (site: role), 'pool' (sites) or 'alone' (sites)")
-        if self.in_turn and len(self.train or self.pool) < 2:
-            raise ValueError("'in_turn' leaves out one site of 'train' or 'pool', and there must be another one left")
-        if self.at_home and self.pool:
-            raise ValueError("'at_home' is for 'alone' (sites); leave it out")
+        if sum(map(bool, (self.train, self.centralised, self.local))) != 1:
+            raise ValueError("give either 'train' (site: role), 'centralised' (sites) or 'local' (sites)")
+        if self.leave_one_out and len(self.train or self.centralised) < 2:
+            raise ValueError("'leave_one_out' needs two sites or more of 'train' or 'centralised'")
+        if self.at_home and self.centralised:
+            raise ValueError("'at_home' is for 'local' (sites); leave it out")
         without = [site for site, role in self.train.items() if role == "unsupervised"]
         if self.control and not without:
             raise ValueError(f"'control' is '{self.control}', but no site of the arm trains without labels")
-        present = {*self.train.values(), *(["supervised"] if self.pool or self.alone else [])}
+        present = {*self.train.values(), *(["supervised"] if self.centralised or self.local else [])}
         if idle := set(self.scaled) - present:
             raise ValueError(f"'scaled' speaks of {idle.pop()} sites, but the arm has none; leave it out")
         return self
 
     def lacking(self, data: FederationData) -> str | None:
-        for site in (*self.train, *self.pool, *self.alone):
+        for site in (*self.train, *self.centralised, *self.local):
             if site not in data.sites:
                 return f"the site '{site}'"
         return None if self.network in data.networks else f"the network '{self.network}'"
 
-    def steps(self, place: Place, before: ChainStep | None) -> Sequence[ChainStep]:
+    def steps(self, place: Place, before: Step | None) -> Sequence[Step]:
         if lacking := self.lacking(place.data):
             raise JobError(f"arm '{place.arm}' needs {lacking}, which the federation '{place.data.name}' does not have")
         return [step for turn in place.data.turns() for step in self.steps_of_turn(replace(place, data=turn))]
@@ -112,16 +123,22 @@ class FederatedTraining(ChainLink):
     def steps_of_turn(self, place: Place) -> list[JobStep]:
         """Steps to make with one assignment of sites."""
         names = place.data.sites
-        if not (self.alone or self.in_turn):
+        if not (self.local or self.leave_one_out):
             return [self._step(place)]
-        alone = {names[site]: {"alone": [], "train": {site: "supervised"}} for site in self.alone}
-        left = {without(names[site]): self._without(site) for site in (*self.train, *self.pool) if self.in_turn}
-        parts = {node: self.model_copy(update=new) for node, new in (alone | left).items()}
-        return [link._step(place, "" if self.at_home else node) for node, link in parts.items()]
+        local = {names[site]: {"local": [], "train": {site: "supervised"}} for site in self.local}
+        left = {
+            without(names[site]): self._without(site) for site in (*self.train, *self.centralised) if self.leave_one_out
+        }
+        parts = {node: self.model_copy(update=new) for node, new in (local | left).items()}
+        return [stage._step(place, "" if self.at_home else node) for node, stage in parts.items()]
 
     def _without(self, site: str) -> dict[str, Any]:
         train = {name: role for name, role in self.train.items() if name != site}
-        return {"train": train, "pool": [name for name in self.pool if name != site], "in_turn": False}
+        return {
+            "train": train,
+            "centralised": [name for name in self.centralised if name != site],
+            "leave_one_out": False,
+        }
 
     def _step(self, place: Place, node: str = "") -> JobStep:
         job, sites = self.job_of(place), self._sites(place)
@@ -143,8 +160,8 @@ class FederatedTraining(ChainLink):
             return site_for(data.settings_of(site), role, place.lists, data.labelled)
 
         sites = {site: settings_of(site, role) for site, role in self._site_roles(place).items() if site != CENTRALISED}
-        if self.pool:
-            members = [settings_of(data.sites[site], "supervised") for site in self.pool]
+        if self.centralised:
+            members = [settings_of(data.sites[site], "supervised") for site in self.centralised]
             sites[CENTRALISED] = pooled_site(members, ["training", "validation"], place.lists)
         return sites
 
@@ -159,7 +176,7 @@ class FederatedTraining(ChainLink):
         schedule["warm_start"] |= given.pop("warm_start", {})
         schedule |= {key: given.pop(key) for key in {"epochs"} & set(schedule) & set(given)}
         left_out, roles = set(self.train) - set(self._training()), self._site_roles(place)
-        job = link_job(
+        job = stage_job(
             place.arm,
             given,
             name=JOB_NAME,
@@ -192,7 +209,7 @@ class FederatedTraining(ChainLink):
 
     def _roles(self) -> list[TrainingRole]:
         """Roles that train, in the usual order."""
-        present = {*self._training().values(), *(["supervised"] if self.pool else [])}
+        present = {*self._training().values(), *(["supervised"] if self.centralised else [])}
         return [role for role in get_args(TrainingRole) if role in present]
 
     def _site_roles(self, place: Place) -> dict[str, str]:
@@ -201,7 +218,7 @@ class FederatedTraining(ChainLink):
         tested = [] if self.at_home or not self.job.get("evaluate", True) else list(place.test)
         roles = dict.fromkeys(place.data.shown_sites(tested).values(), "evaluate")
         trained = {names[site]: role for site, role in self._training().items()}
-        return roles | ({CENTRALISED: "supervised"} if self.pool else {}) | trained
+        return roles | ({CENTRALISED: "supervised"} if self.centralised else {}) | trained
 
     def _overrides(
         self, data: FederationData, job: dict[str, Any], overlays: list[str], tested: bool

@@ -1,4 +1,4 @@
-"""A link of a chain: how many frames a second the network of the job before segments, one at a time."""
+"""A stage of an arm: how many frames a second the network of the job before segments, one at a time."""
 
 import json
 import time
@@ -11,16 +11,16 @@ import torch
 from pydantic import Field
 
 from fedmed.durable_files import save_json
-from research.runner.chain import Place
-from research.runner.job_network import JobNetwork, NetworkLink, NetworkStep
+from research.runner.job_network import JobNetwork, NetworkStage, NetworkStep
 from research.runner.job_step import JobStep
 from research.runner.score_table import SPEED, score_frame
+from research.runner.stages import Place
 
 FILE = "speed.json"
 WARM_UP = 3  # passes that are not measured
 
 
-class InferenceSpeed(NetworkLink):
+class InferenceSpeed(NetworkStage):
     """Measures forward passes of a batch of one, on the CPU with one thread; the median of them counts.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The network of a finished job, for links that use it themselves."""
+"""The network of a finished job, for stages that use it themselves."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from fedmed.bundles.bundle_parser import initial_network
 from fedmed.durable_files import load_tensors
 from fedmed.recovery.model_store import LAST
 from fedmed.settings.site import SiteConfig
-from research.runner.chain import ChainLink, ChainStep, Place
 from research.runner.job_scores import RUN
 from research.runner.job_step import JobStep, job_before
+from research.runner.stages import Place, Stage, Step
 
 
 class JobNetwork:
@@ -52,10 +52,10 @@ class JobNetwork:
         return self.step.path / "server" / RUN.parent / "app_server" / LAST
 
 
-class NetworkLink(ChainLink):
-    """A link whose one step uses the network of the job before it."""
+class NetworkStage(Stage):
+    """A stage whose one step uses the network of the job before it."""
 
-    def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
+    def steps(self, place: Place, before: Step | None) -> list[Step]:
         return [self.step(place, job_before(self, place, before))]
 
     @abstractmethod
@@ -64,7 +64,7 @@ class NetworkLink(ChainLink):
 
 
 @dataclass(frozen=True)
-class NetworkStep(ChainStep):
+class NetworkStep(Step):
     """A step whose result is one file, made once."""
 
     before: JobStep

@@ -1,4 +1,4 @@
-"""A step of a chain that is a job: run once, found again by what it is made of."""
+"""A step of an arm that is a job: run once, found again by what it is made of."""
 
 import hashlib
 import json
@@ -33,17 +33,17 @@ from fedmed.recovery.checkpoint import RESULT, Checkpoints
 from fedmed.recovery.interrupted_workspace import records
 from fedmed.settings.server import load_server
 from fedmed.settings.site import SiteConfig
-from research.runner.chain import ChainLink, ChainStep, Place
 from research.runner.job_scores import RUN, check_complete, read_job_scores, read_rounds, tested_patients
 from research.runner.score_table import joined
 from research.runner.site_lists import state_of_files
+from research.runner.stages import Place, Stage, Step
 from research.runner.start_model import models_for
 
 MADE_OF, STARTED_WITH, LOG = "made_of.json", "started_with.json", "log.txt"
 
 
 @dataclass(frozen=True)
-class JobStep(ChainStep):
+class JobStep(Step):
     """A job with one seed, and the scores of its sites.
 
     Where sites take turns in the table's places, scores are those of the place, and units are told apart by the turn.
@@ -226,12 +226,12 @@ def _logged(path: Path) -> Iterator[None]:
         handler.close()
 
 
-def job_before(link: ChainLink, place: Place, before: ChainStep | None) -> JobStep:
-    """The step before, of a link that goes on from a finished job.
+def job_before(stage: Stage, place: Place, before: Step | None) -> JobStep:
+    """The step before, of a stage that goes on from a finished job.
 
     Raises:
         JobError: it is none, or not a job.
     """
     if isinstance(before, JobStep):
         return before
-    raise JobError(f"arm '{place.arm}': {type(link).__name__} needs a link before it that is a job; put one there")
+    raise JobError(f"arm '{place.arm}': {type(stage).__name__} needs a stage before it that is a job; put one there")

@@ -9,13 +9,13 @@ import pandas as pd
 
 from fedmed.errors import JobError
 from fedmed.files import write_atomically
-from research.runner.chain import ChainWork, Place, chain_works
 from research.runner.experiment_data import ExperimentData
 from research.runner.experiment_table import ExperimentTable, only
 from research.runner.given_scores import GivenScores, given_scores
 from research.runner.job_step import LOG
 from research.runner.judgement import claims_markdown, comparisons_csv, judge
 from research.runner.score_table import joined, part_of, write_scores
+from research.runner.stages import ArmWork, Place, arm_works
 from research.runner.table_claim import Evidence
 from research.runner.table_layout import ShownArm, ShownTable
 from research.runner.work_queue import run_works
@@ -59,7 +59,7 @@ def reproduce(
             for seed in seeds or data.seeds or table.seeds
             if seed not in given.seeds
             for arm in table.arms
-            for work in chain_works(arm.links, Place(arm.name, seed, data, table.test, out / "runs"))
+            for work in arm_works(arm.stages, Place(arm.name, seed, data, table.test, out / "runs"))
         ]
     failed = run_works([work for of_table in works.values() for work in of_table], jobs, dask)
     for path, reason in failed.items():
@@ -71,7 +71,7 @@ def reproduce(
     return 2 if failed else 0
 
 
-def scores_of(works: Sequence[ChainWork]) -> pd.DataFrame:
+def scores_of(works: Sequence[ArmWork]) -> pd.DataFrame:
     """The table of scores of finished chains, each under the name that its table gives the arm.
 
     Those of an arm of several results (each hospital alone) count as so many draws of one arm, whose scores are
@@ -118,7 +118,7 @@ def write_table_files(
 
 def _available(table: ExperimentTable, data: ExperimentData) -> ExperimentTable:
     """The table without the arms that this data cannot run; which these are, is said."""
-    reasons = {arm.name: [lack for link in arm.links if (lack := link.lacking(data))] for arm in table.arms}
+    reasons = {arm.name: [lack for stage in arm.stages if (lack := stage.lacking(data))] for arm in table.arms}
     for name, reason in reasons.items():
         if reason:
             print(f"{table.name}: '{name}' is left out: '{data.name}' does not have {reason[0]}")
@@ -128,7 +128,7 @@ def _available(table: ExperimentTable, data: ExperimentData) -> ExperimentTable:
 def _write(
     table: ExperimentTable,
     data: ExperimentData,
-    works: Sequence[ChainWork],
+    works: Sequence[ArmWork],
     failed: set[Path],
     given: GivenScores,
     folder: Path,

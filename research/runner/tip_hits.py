@@ -1,4 +1,4 @@
-"""A link of a chain: boxes round tips of instruments in real frames that a model hits, beside ways without one."""
+"""A stage of an arm: boxes round tips of instruments in real frames that a model hits, beside ways without one."""
 
 import hashlib
 import json
@@ -19,12 +19,12 @@ from fedmed.files import data_root
 from fedmed.reports.run_files import column, read_table
 from fedmed.seeds import derive_seed
 from fedmed.training.case_recorder import write_table
-from research.runner.chain import Place
 from research.runner.experiment_data import ExperimentData
 from research.runner.federation_data import FederationData
-from research.runner.job_network import JobNetwork, NetworkLink, NetworkStep
+from research.runner.job_network import JobNetwork, NetworkStage, NetworkStep
 from research.runner.job_step import JobStep
 from research.runner.score_table import score_frame
+from research.runner.stages import Place
 from research.runner.tip_boxes import COVERED, BoxedFrame, boxed_frames, hits, least_saturated, moved, scattered
 
 WAYS = ("model", "random", "moved", "saturation")  # how pixels are chosen, the same number of each frame
@@ -47,7 +47,7 @@ class TipData(FederationData):
         return shown | super().shown_sites([name for name in wanted if name not in shown])
 
 
-class TipHits(NetworkLink):
+class TipHits(NetworkStage):
     """Share of the boxes that the last model of the job before hits.
 
     The job must share all tensors: there is no site whose private ones the frames could have.

@@ -1,4 +1,4 @@
-"""Links of a chain in the place of a pre-trained encoder: first weights, or no network at all."""
+"""Stages of an arm in the place of a pre-trained encoder: first weights, or no network at all."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from research.runner.chain import ChainLink, ChainStep, Place
 from research.runner.experiment_data import ExperimentData
 from research.runner.hospital_data import HospitalData
+from research.runner.stages import Place, Stage, Step
 
 QUANTILES = torch.linspace(0.05, 0.95, 7)
 
 
 @dataclass(frozen=True)
-class UntrainedStep(ChainStep):
+class UntrainedStep(Step):
     """Nothing to make, and a folder for what is trained on it."""
 
     path: Path
@@ -31,12 +31,12 @@ class UntrainedStep(ChainStep):
         """None: the weights stay those of the seed."""
 
 
-class RandomEncoder(ChainLink):
+class RandomEncoder(Stage):
     """First weights of the seed: no pre-training."""
 
     needs: ClassVar[type[ExperimentData]] = HospitalData
 
-    def steps(self, place: Place, before: ChainStep | None) -> list[UntrainedStep]:
+    def steps(self, place: Place, before: Step | None) -> list[UntrainedStep]:
         return [UntrainedStep(place.runs / f"{place.data.name}-no-pretraining-{place.seed}")]
 
 
@@ -65,5 +65,5 @@ def read_grey_levels(network: Any) -> None:
 class GreyLevelEncoder(RandomEncoder):
     """A control without any network: a linear classifier on :class:`GreyLevels`."""
 
-    def steps(self, place: Place, before: ChainStep | None) -> list[UntrainedStep]:
+    def steps(self, place: Place, before: Step | None) -> list[UntrainedStep]:
         return [replace(step, change=read_grey_levels) for step in super().steps(place, before)]

@@ -12,11 +12,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fedmed.reports.words import duration
 from fedmed.worker_processes import share_cores
-from research.runner.chain import ChainWork, merged
 from research.runner.parallel import Failure, in_processes
+from research.runner.stages import ArmWork, merged
 
 
-def run_works(planned: Sequence[ChainWork], jobs: int | None = None, dask: str | None = None) -> dict[Path, str]:
+def run_works(planned: Sequence[ArmWork], jobs: int | None = None, dask: str | None = None) -> dict[Path, str]:
     """Run what is missing, ``jobs`` at a time; one that fails does not stop the others.
 
     A terminal gets a bar, anything else a line a run.
@@ -57,13 +57,13 @@ def run_works(planned: Sequence[ChainWork], jobs: int | None = None, dask: str |
     return failed
 
 
-def quietly(work: ChainWork) -> None:
+def quietly(work: ArmWork) -> None:
     """Work on a chain; what a run has to say is in its own file."""
     logging.getLogger("fedmed").setLevel(logging.ERROR)
     work.do()
 
 
-def jobs_for(works: Sequence[ChainWork]) -> int:
+def jobs_for(works: Sequence[ArmWork]) -> int:
     """Works that this machine can do at a time: its cores by the threads of one; one where sites use a GPU."""
     sites = [site for work in works for step in work.steps for site in step.machines()]
     if any(site.device != "cpu" for site in sites):

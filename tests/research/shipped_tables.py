@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from fedmed.jobs.app_configs import files
-from research.runner.chain import Place
 from research.runner.continued_training import FILES
 from research.runner.experiment_data import load_data
 from research.runner.experiment_table import load_table
 from research.runner.federated_training import FederatedTraining
 from research.runner.judgement import judge
+from research.runner.stages import Place
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "research/experiments"
 
@@ -26,16 +26,16 @@ def place_of(arm, data, test, seed=0):
 
 
 def jobs_of(table):
-    """Arm -> the jobs of its links, with the first assignment of sites; of sites alone that of the first."""
+    """Arm -> the jobs of its stages, with the first assignment of sites; of sites alone that of the first."""
     data = data_of(table.data)
     table.check_data(data)
     turn, jobs = data.turns()[0], {}
     for arm in table.arms:
         jobs[arm.name] = []
-        for link in (link for link in arm.links if isinstance(link, FederatedTraining)):
-            alone = {"alone": [], "train": {link.alone[0]: "supervised"}} if link.alone else {}
-            start = {"checkpoint": FILES["last"], "checkpoint_tensors": link.takes} if hasattr(link, "takes") else {}
-            one = link.model_copy(update={**alone, "job": {**link.job, **start}})
+        for stage in (stage for stage in arm.stages if isinstance(stage, FederatedTraining)):
+            alone = {"local": [], "train": {stage.local[0]: "supervised"}} if stage.local else {}
+            start = {"checkpoint": FILES["last"], "checkpoint_tensors": stage.takes} if hasattr(stage, "takes") else {}
+            one = stage.model_copy(update={**alone, "job": {**stage.job, **start}})
             jobs[arm.name].append(one.job_of(place_of(arm.name, turn, table.test)))
     return jobs
 
@@ -44,11 +44,11 @@ def check_runs(jobs, **differ):
     """The bundle accepts every job, and no two arms are one run.
 
     Args:
-        jobs: arm -> the jobs of its links.
+        jobs: arm -> the jobs of its stages.
         differ: arm -> what tells its run apart beside them.
     """
-    texts = {arm: [job.study.model_dump_json() for job in links] for arm, links in jobs.items()}
-    different = {text: job for arm, links in jobs.items() for text, job in zip(texts[arm], links, strict=True)}
+    texts = {arm: [job.study.model_dump_json() for job in stages] for arm, stages in jobs.items()}
+    different = {text: job for arm, stages in jobs.items() for text, job in zip(texts[arm], stages, strict=True)}
     assert all(files(job) for job in different.values())
     assert len({(*text, str(differ.get(arm))) for arm, text in texts.items()}) == len(jobs), "two arms would be one run"
 

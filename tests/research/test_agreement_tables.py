@@ -21,7 +21,7 @@ def studies(name, data):
     """Arm -> its study, with the sites of the data."""
     table, on = table_of(f"agreement_{name}"), data_of(data)
     table.check_data(on)
-    return {arm.name: arm.links[0].job_of(place_of(arm.name, on, table.test, 10)) for arm in table.arms}
+    return {arm.name: arm.stages[0].job_of(place_of(arm.name, on, table.test, 10)) for arm in table.arms}
 
 
 @pytest.mark.parametrize(("name", "data"), [(name, data) for name, all_ in TABLES.items() for data in all_])

@@ -22,7 +22,7 @@ def jobs(name):
     data, made = data_of(name), {}
     TABLE.check_data(data)
     for arm, (turn, on) in product(TABLE.arms, enumerate(data.turns())):
-        made[arm.name, turn] = arm.links[0].among(on).job_of(place_of(arm.name, on, list(on.sites), 10))
+        made[arm.name, turn] = arm.stages[0].among(on).job_of(place_of(arm.name, on, list(on.sites), 10))
     return made
 
 

@@ -8,12 +8,12 @@ import yaml
 
 from fedmed.durable_files import load_tensors
 from fedmed.errors import FedMedError, JobError
-from research.runner.chain import Place, chain_works
 from research.runner.experiment_data import load_data
 from research.runner.experiment_table import load_table
 from research.runner.job_step import _in_places
 from research.runner.reproduction import scores_of
 from research.runner.score_table import score_frame
+from research.runner.stages import Place, arm_works
 from research.runner.start_model import whole
 
 ROOM = "research.runner"
@@ -93,7 +93,7 @@ def model(step):
 
 def test_three_jobs_one_after_the_other(place, tiny_phases):
     arm, where = place(table_yaml(), data_yaml(small(tiny_phases)))
-    [work] = chain_works(arm.links, where)
+    [work] = arm_works(arm.stages, where)
     cycles, training, stages = work.steps
     work.do()
     assert not any(step.missing() for step in work.steps)
@@ -110,7 +110,7 @@ def test_three_jobs_one_after_the_other(place, tiny_phases):
 
 def test_a_blank_model_sees_nothing(place, tiny_phases):
     arm, where = place(table_yaml(), data_yaml(small(tiny_phases)), arm=1)
-    [work] = chain_works(arm.links, where)
+    [work] = arm_works(arm.stages, where)
     work.do()
     for name, tensor in model(work.steps[-1]).items():
         if name.startswith("features."):
@@ -123,7 +123,7 @@ def test_a_job_that_goes_on_with_another_is_another(place, tiny_phases):
     paths = {}
     for number, name in enumerate(arms):
         arm, where = place(table_yaml(arms=arms), data_yaml(small(tiny_phases)), number)
-        [work] = chain_works(arm.links, where)
+        [work] = arm_works(arm.stages, where)
         paths[name] = [step.path for step in work.steps]
     assert len(paths["e"]) == 1 and all(len(paths[name]) == 2 for name in "abcd")
     assert paths["a"][0] == paths["b"][0] == paths["d"][0] == paths["e"][0] != paths["c"][0]
@@ -131,11 +131,11 @@ def test_a_job_that_goes_on_with_another_is_another(place, tiny_phases):
 
 
 def test_each_hospital_alone_is_one_row_from_its_own_model(place, tiny_phases):
-    alone = {"train": {}, "alone": ["a", "b"], "at_home": True, "control": None}
+    alone = {"train": {}, "local": ["a", "b"], "at_home": True, "control": None}
     method = {"method": {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}}
     arms = {"each": {"training": {**alone, "job": method}, "stages": alone}}
     arm, where = place(table_yaml(arms=arms), data_yaml(small(tiny_phases)))
-    works = chain_works(arm.links, where)
+    works = arm_works(arm.stages, where)
     trained = [[step.job.study.sites for step in work.steps] for work in works]
     assert trained == [[{"lap_harbor": "supervised"}] * 2, [{"lap_bay": "supervised"}] * 2]
     assert all(work.steps[1].start is work.steps[0] and not work.steps[0].node for work in works)
@@ -143,15 +143,15 @@ def test_each_hospital_alone_is_one_row_from_its_own_model(place, tiny_phases):
 
 def test_what_cannot_be_is_said(place, tiny_phases):
     data = data_yaml(small(tiny_phases))
-    with pytest.raises(JobError, match="'nothing but stages': ContinuedTraining needs a link before it"):
+    with pytest.raises(JobError, match="'nothing but stages': ContinuedTraining needs a stage before it"):
         arm, where = place(table_yaml(arms={"nothing but stages": {"training": None}}), data)
-        chain_works(arm.links, where)
-    with pytest.raises(JobError, match="all of its links are null"):
+        arm_works(arm.stages, where)
+    with pytest.raises(JobError, match="all of its stages are null"):
         place(table_yaml(arms={"none": {"training": None, "stages": None}}), data)
     with pytest.raises(JobError, match="has no 'path', and the chain says none"):
         place(table_yaml(arms={"x": {"features": {"train": TRAIN}}}), data)
-    with pytest.raises(FedMedError, match="'at_home' is for 'alone'"):
-        place(table_yaml(arms={"x": {"training": {"train": {}, "pool": ["a"], "at_home": True}}}), data)
+    with pytest.raises(FedMedError, match="'at_home' is for 'local'"):
+        place(table_yaml(arms={"x": {"training": {"train": {}, "centralised": ["a"], "at_home": True}}}), data)
 
 
 def in_turn(tiny_phases, members):
@@ -163,7 +163,7 @@ def test_sites_take_turns(place, tiny_phases):
     arms = {"x": {"training": {"train": train}, "stages": {"train": train}}}
     data = in_turn(tiny_phases, ["lap_harbor", "lap_bay", "lap_cliff"])
     arm, where = place(table_yaml(arms=arms, test=["left_out", "other_1"]), data)
-    works = chain_works(arm.links, where)
+    works = arm_works(arm.stages, where)
     assert len(works) == 6 and all(len(work.steps) == 2 for work in works)
     roles = [work.steps[0].job.study.sites for work in works]
     kinds = [{role: site for site, role in sites.items()} for sites in roles]

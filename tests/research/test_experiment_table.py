@@ -45,9 +45,9 @@ def layout(kind, **settings):
 def test_an_arm_is_the_chain_with_its_own_settings_or_another_class(tmp_path):
     table = read(tmp_path, arms={**TABLE["arms"], "c": {"encoder": {"rounds": 2}, "x": 3}})
     a, b, c = table.arms
-    assert isinstance(a.links[0], EncoderTraining) and (a.links[0].split, a.links[0].rounds) == (2, 1)
-    assert type(b.links[0]) is RandomEncoder and b.links[1] == a.links[1]
-    assert (c.links[0].split, c.links[0].rounds, c.x) == (2, 2, 3)
+    assert isinstance(a.stages[0], EncoderTraining) and (a.stages[0].split, a.stages[0].rounds) == (2, 1)
+    assert type(b.stages[0]) is RandomEncoder and b.stages[1] == a.stages[1]
+    assert (c.stages[0].split, c.stages[0].rounds, c.x) == (2, 2, 3)
     assert [arm.name for arm in only(table, ["c", "a"]).arms] == ["a", "c"]
     with pytest.raises(JobError, match="no arm 'z'; it has: a, b, c"):
         only(table, ["z"])
@@ -58,11 +58,11 @@ def test_every_arm_is_there_with_each_variant(tmp_path):
     arms = {**TABLE["arms"], "c": {"encoder": {"rounds": 3}}}
     read_arms = {arm.name: arm for arm in read(tmp_path, variants=variants, arms=arms).arms}
     assert list(read_arms) == ["a, one", "b, one", "c, one", "a, two", "b, two", "c, two"]
-    assert [read_arms[f"a, {name}"].links[0].split for name in variants] == [2, 1]
+    assert [read_arms[f"a, {name}"].stages[0].split for name in variants] == [2, 1]
     last = read_arms["c, two"]
-    assert (last.links[0].rounds, last.row, last.variant) == (3, "c", "two")
+    assert (last.stages[0].rounds, last.row, last.variant) == (3, "c", "two")
     assert read_arms["a, one"].group == "G" and read(tmp_path).arms[0].row == "a"
-    with pytest.raises(JobError, match="'two' names 'nets', which is not a link; there are: encoder, classifiers"):
+    with pytest.raises(JobError, match="'two' names 'nets', which is not a stage; there are: encoder, classifiers"):
         read(tmp_path, variants={"two": {"nets": {}}})
 
 
@@ -86,10 +86,10 @@ def test_a_table_may_be_like_another_one_but_for_what_it_says(tmp_path):
         ({"arms": {"a": {"encoder": {"skew": ["ill"]}}}}, "entry 1 of 'skew' is 'ill'"),
         ({"arms": {"a": {"encoder": {"path": "moco"}}}}, "'path' is 'moco'; it must name a class"),
         ({"arms": {"a": {"encoder": [1]}}}, r"'encoder' is \[1\]"),
-        ({"arms": {"a": {"colour": 1}}}, "arm 'a', which may also name the links encoder, classifiers: unknown key"),
+        ({"arms": {"a": {"colour": 1}}}, "arm 'a', which may also name the stages encoder, classifiers: unknown key"),
         ({"arms": {}}, "'arms' is {}"),
         (chain(classifiers={"path": f"{ROOM}.classifiers.Classifiers", "protocols": {}}), "'protocols' is {}"),
-        (chain(encoder={"path": f"{ROOM}.score_kinds.Accuracy"}), "is not a kind of .*ChainLink"),
+        (chain(encoder={"path": f"{ROOM}.score_kinds.Accuracy"}), "is not a kind of .*Stage"),
         (layout("share_columns.ShareColumns", figure=["z"]), r"'figure' is \['z'\]"),
         (layout("site_columns.SiteColumns", baseline="z"), "'baseline' is 'z'; it must be one of the arms: a"),
         (layout("site_columns.SiteColumns", x_label="rate"), "no arm has an x"),

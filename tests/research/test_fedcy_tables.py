@@ -29,13 +29,13 @@ def tables():
 
 @pytest.fixture(scope="module")
 def made(tables):
-    """Table -> arm -> the jobs of its links."""
+    """Table -> arm -> the jobs of its stages."""
     return {name: jobs_of(table) for name, table in tables.items()}
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_arm_is_a_chain_of_jobs_that_the_bundle_accepts(tables, made, name):
-    blank = {arm.name: [getattr(link, "blank", False) for link in arm.links] for arm in tables[name].arms}
+    blank = {arm.name: [getattr(stage, "blank", False) for stage in arm.stages] for arm in tables[name].arms}
     check_runs(made[name], **blank)
 
 
@@ -65,12 +65,12 @@ def test_features_by_cycles_have_a_control_without_the_others(made):
 
 
 def test_temporal_stages_train_with_the_labels_of_their_row(tables, made):
-    trained = {arm: links[-1].study.of_role("supervised") for arm, links in made["table5"].items() if "TeCNO" in arm}
+    trained = {arm: stages[-1].study.of_role("supervised") for arm, stages in made["table5"].items() if "TeCNO" in arm}
     assert trained["FedCy, TeCNO"] == trained["FullSup-Each, TeCNO"] == ["lap_harbor"]
     assert len(trained["FedAvg, TeCNO"]) == 5 and trained["FullSup-All, TeCNO"] == ["pool"]
-    links = {arm.name: arm.links[-1] for arm in tables["table5"].arms}
-    assert all(isinstance(links[name], ContinuedTraining) for name in trained)
-    assert all("groupnorm" in links[f"{row}, TeCNO"].overlays for row in ("FedRGD", "FedCy-GN"))
+    stages = {arm.name: arm.stages[-1] for arm in tables["table5"].arms}
+    assert all(isinstance(stages[name], ContinuedTraining) for name in trained)
+    assert all("groupnorm" in stages[f"{row}, TeCNO"].overlays for row in ("FedRGD", "FedCy-GN"))
 
 
 def evidence(table, gains):

@@ -12,8 +12,7 @@ import yaml
 from PIL import Image
 
 from fedmed.errors import JobError
-from research.runner.chain import Place
-from research.runner.experiment_data import link_job, load_data
+from research.runner.experiment_data import load_data, stage_job
 from research.runner.federated_classification import ClassificationStep, FederatedClassification
 from research.runner.federation_data import FederationData
 from research.runner.job_scores import RUN
@@ -21,6 +20,7 @@ from research.runner.patient_claims import BetterByPatients
 from research.runner.patient_scores import PatientScores, Setting
 from research.runner.score_kinds import AurocOfClasses
 from research.runner.score_table import joined
+from research.runner.stages import Place
 from research.runner.table_claim import Evidence
 from research.runner.yaml_models import build
 
@@ -80,7 +80,7 @@ def finished(folder, labelled="a"):
     (folder / "server" / RUN).mkdir(parents=True)
     (folder / "server" / RUN / "result.json").write_text(json.dumps(result))
     given = {"bundle": "cxr_classification", **DATA["job"]}
-    job = link_job("arm", given, name="arm", sites={"a": "supervised", "b": "evaluate"}, rounds=1, steps=1, seed=10)
+    job = stage_job("arm", given, name="arm", sites={"a": "supervised", "b": "evaluate"}, rounds=1, steps=1, seed=10)
     return ClassificationStep(job, {}, folder, labelled=labelled)
 
 
@@ -119,7 +119,7 @@ def test_a_job_that_is_not_scored_has_no_units(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"train": {"others": "supervised"}}, {"in_turn": True}, {"train": {}, "pool": ["labelled"]}]
+    "change", [{"train": {"others": "supervised"}}, {"leave_one_out": True}, {"train": {}, "centralised": ["labelled"]}]
 )
 def test_other_ways_to_train_are_refused(change):
     with pytest.raises(JobError, match="'train' must have a role for 'labelled', may have one for 'others'"):
@@ -128,9 +128,9 @@ def test_other_ways_to_train_are_refused(change):
 
 def test_a_federation_needs_a_site_called_labelled():
     settings = {"name": "x", "bundle": "cxr_classification", "networks": {"default": []}, "budget": DATA["budget"]}
-    link = FederatedClassification(train=TRAIN)
-    assert link.lacking(FederationData(sites={"site_1": "a"}, **settings)) == "the site 'labelled'"
-    assert link.lacking(FederationData(sites={"labelled": "a", "x": "b", "y": "c"}, **settings)) is None
+    stage = FederatedClassification(train=TRAIN)
+    assert stage.lacking(FederationData(sites={"site_1": "a"}, **settings)) == "the site 'labelled'"
+    assert stage.lacking(FederationData(sites={"labelled": "a", "x": "b", "y": "c"}, **settings)) is None
 
 
 def test_every_hospital_is_once_the_one_with_labels_and_all_are_tested(data):

@@ -14,12 +14,12 @@ from fedmed.methods.find_method import load_method
 from fedmed.settings.site import parse_site
 from fedmed.systems.covid_fssl.method import Consistency
 from fedmed.systems.fedmoco.method import FedMoCo
-from research.runner.chain import Place
 from research.runner.experiment_data import load_data
 from research.runner.experiment_table import load_table
 from research.runner.federated_training import FederatedTraining
 from research.runner.federation_data import FederationData, IterationBudget, RoundsBudget
 from research.runner.site_lists import require_values
+from research.runner.stages import Place
 from research.runner.yaml_models import build
 
 from .shipped_tables import EXPERIMENTS, data_of, place_of
@@ -51,9 +51,9 @@ def test_both_readings_of_equation_6_are_called_the_papers(path):
 def test_every_table_of_the_paper_has_jobs_that_the_bundle_accepts(path, data):
     table, federation = load_table(path), data_of(data)
     table.check_data(federation)
-    missing = {arm.name: arm.links[0].lacking(federation) for arm in table.arms}
-    links = [arm.links[0] for arm in table.arms if not missing[arm.name]]
-    assert all(files(link.job_of(place_of("a", federation, table.test))) for link in links)
+    missing = {arm.name: arm.stages[0].lacking(federation) for arm in table.arms}
+    stages = [arm.stages[0] for arm in table.arms if not missing[arm.name]]
+    assert all(files(stage.job_of(place_of("a", federation, table.test))) for stage in stages)
     other = {"the network 'other'"} if data == "demo" and path.stem == "table3" else set()
     assert set(missing.values()) - {None} == other
 
@@ -66,13 +66,13 @@ def test_sites_that_do_not_train_are_tested():
     made = job(train={"site_1": "supervised", "pneumonia": "unsupervised"})
     roles = {"image_1": "supervised", "image_2": "evaluate", "image_3": "evaluate", "image_p": "unsupervised"}
     assert made.sites == roles and made.evaluate_last and made.seed == 3
-    assert job(pool=["site_1", "site_3"]).sites == {
+    assert job(centralised=["site_1", "site_3"]).sites == {
         "pool": "supervised", "image_1": "evaluate", "image_2": "evaluate", "image_3": "evaluate",
     }  # fmt: skip
 
 
 def test_all_arms_have_the_same_number_of_iterations():
-    arms = [job(train=PAIR, interval=factor) for factor in (0.25, 0.5, 1, 2)] + [job(pool=["site_1", "site_2"])]
+    arms = [job(train=PAIR, interval=factor) for factor in (0.25, 0.5, 1, 2)] + [job(centralised=["site_1", "site_2"])]
     assert {made.rounds * made.steps for made in arms} == {DEMO.budget.steps}
     assert {made.warm_start.rounds * made.steps for made in arms[:-1]} == {DEMO.budget.warm_start}
     assert {made.validate_every * made.steps for made in arms} == {DEMO.budget.validate_every}
@@ -86,7 +86,7 @@ def test_batch_learning_rate_and_own_settings_become_overrides():
     rate = made.overrides["unsupervised"]["unsupervised_learning_rate"]
     assert rate == pytest.approx(0.2 * parser["learning_rate"])
     assert made.overrides["unsupervised"]["cutout_size"] == [6, 6, 2] and made.user_weights == {"image_2": 0.5}
-    double = job(pool=["site_1"], scaled={"supervised": {"batch_size": {"by": 2}}})
+    double = job(centralised=["site_1"], scaled={"supervised": {"batch_size": {"by": 2}}})
     assert double.overrides == {"supervised": {"batch_size": 2 * parser["batch_size"]}}
 
 
@@ -231,7 +231,7 @@ def test_a_budget_is_whole_numbers_that_fit():
     ("change", "message"),
     [
         ({"sites": {"site_1": "a", "site_2": "a"}}, r"'sites' names \['a', 'a'\]; they must differ"),
-        ({"sites": {"site_1": "pool"}}, "'pool' is that of the pooled cases"),
+        ({"sites": {"site_1": "pool"}}, "and not be 'pool'"),
         ({"networks": {"big": []}}, "'default'"),
         ({"budget": [1]}, "'budget' is"),
         ({"seeds": [0, 0]}, "none twice"),
@@ -257,7 +257,7 @@ def test_each_site_alone_is_the_run_of_that_site(tmp_path, tiny_site_configs):
     sites = {"site_1": "ct_north", "site_2": "ct_south"}
     data = DEMO.model_copy(update={"sites": sites, "networks": {"default": ["demo"]}})
     place = Place("a", 0, data, ["site_1", "site_2"], tmp_path)
-    one, two = FederatedTraining(alone=["site_1", "site_2"]).steps(place, None)
+    one, two = FederatedTraining(local=["site_1", "site_2"]).steps(place, None)
     assert (one.node, two.node) == ("ct_north", "ct_south") and one.path != two.path
     (same,) = FederatedTraining(train={"site_1": "supervised"}).steps(place, None)
     assert same.path == one.path and one.job.study.sites == {"ct_north": "supervised", "ct_south": "evaluate"}
@@ -273,10 +273,10 @@ def test_a_budget_of_rounds_lets_larger_sites_train_longer():
 def test_each_site_is_left_out_once_and_tested(tmp_path, tiny_site_configs):
     data = DEMO.model_copy(update={"sites": {"a": "ct_north", "b": "ct_south"}, "networks": {"default": ["demo"]}})
     place = Place("x", 0, data, ["a", "b"], tmp_path)
-    made = FederatedTraining(train={"a": "supervised", "b": "supervised"}, in_turn=True).steps(place, None)
+    made = FederatedTraining(train={"a": "supervised", "b": "supervised"}, leave_one_out=True).steps(place, None)
     assert [one.node for one in made] == ["without ct_north", "without ct_south"]
     assert made[0].job.study.sites == {"ct_north": "evaluate", "ct_south": "supervised"}
-    pooled = FederatedTraining(pool=["a", "b"], in_turn=True).steps(place, None)
+    pooled = FederatedTraining(centralised=["a", "b"], leave_one_out=True).steps(place, None)
     assert [len(load_datalist(one.sites["pool"].data_root, one.sites["pool"].datalist, "training")) for one in pooled]
-    with pytest.raises(JobError, match="there must be another one left"):
-        job(train={"site_1": "supervised"}, in_turn=True)
+    with pytest.raises(JobError, match="needs two sites or more"):
+        job(train={"site_1": "supervised"}, leave_one_out=True)

@@ -101,7 +101,7 @@ def test_a_task_whose_classes_are_its_hospitals_is_refused(describe, site):
         ({"overrides": {"training": {}}}, "'overrides': .*has no overlay 'training'"),
         ({"root": None}, "below 'root'"),
         ({"sites": {"north": {"folder": "north"}}}, "labels.csv"),
-        ({"path": "research.runner.chain.Place"}, "is not a kind of"),
+        ({"path": "research.runner.stages.Place"}, "is not a kind of"),
         ({"path": "research.runner.nowhere.Data"}, "no class"),
     ],
 )

@@ -22,7 +22,7 @@ def tables():
 
 @pytest.fixture(scope="module")
 def made(tables):
-    """Table -> arm -> the jobs of its links; of sites alone that of the first."""
+    """Table -> arm -> the jobs of its stages; of sites alone that of the first."""
     return {name: jobs_of(table) for name, table in tables.items()}
 
 
@@ -59,14 +59,14 @@ def test_tables_share_the_runs_that_they_have_in_common(made):
 
 
 def test_intervals_change_rounds_and_not_iterations(made):
-    studies = {arm: links[-1].study for arm, links in made["fig6"].items()}
+    studies = {arm: stages[-1].study for arm, stages in made["fig6"].items()}
     assert {arm: (one.rounds, one.steps) for arm, one in studies.items()} == {
         "2": (200, 2), "10": (40, 10), "20": (20, 20), "40": (10, 40), "100": (4, 100),
     }  # fmt: skip
 
 
 def test_the_server_trains_as_long_whether_it_separates_or_fine_tunes(made):
-    separates, tunes, mixed = (links[-1].study.method.args for links in made["fig5"].values())
+    separates, tunes, mixed = (stages[-1].study.method.args for stages in made["fig5"].values())
     assert separates["server_steps"] == tunes["server_steps"] == 20
     assert (separates.get("server"), tunes["server"], mixed["server"]) == (None, "fine_tuning", "mean")
 

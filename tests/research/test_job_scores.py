@@ -6,7 +6,7 @@ import pytest
 
 from fedmed.errors import DataError
 from fedmed.recovery.interrupted_workspace import records
-from research.runner.experiment_data import link_job
+from research.runner.experiment_data import stage_job
 from research.runner.job_scores import RUN, read_job_scores, read_rounds
 from research.runner.job_step import JobStep
 from research.runner.round_history import read_histories
@@ -18,7 +18,7 @@ SITES = {"a": "supervised", "b": "evaluate"}
 def step(folder, **more):
     method = {"path": "fedmed.systems.covid_fssl.method.Consistency"}
     given = {"bundle": "covid_ct_segmentation", "method": method, **more}
-    return JobStep(link_job("arm", given, name="arm", sites=SITES, rounds=1, steps=1), {}, folder)
+    return JobStep(stage_job("arm", given, name="arm", sites=SITES, rounds=1, steps=1), {}, folder)
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from fedmed.data.datalist import load_datalist
 from fedmed.errors import DataError, JobError
 from fedmed.federation.client import Client
 from fedmed.settings.site import load_site
-from research.runner.chain import ChainWork, Place
 from research.runner.experiment_data import load_data
 from research.runner.federated_training import FederatedTraining
 from research.runner.reproduction import scores_of
 from research.runner.site_lists import pooled_site, site_for
+from research.runner.stages import ArmWork, Place
 from research.runner.work_queue import jobs_for, run_works
 
 from .table_yaml import ROOM, SITE_TABLE
@@ -133,7 +133,7 @@ def test_the_folder_tells_runs_apart_by_what_they_are_made_of(make):
 def test_equal_arms_run_once_and_a_failing_one_stops_no_other(make, in_this_process):
     bad = make(overrides={"supervised": {**SMALL, "patch_size": [13, 13, 13]}})
     steps = {"one site": make(), "again": make(), "too small": bad}
-    works = [ChainWork(arm, f"{arm}, seed 0", (step,)) for arm, step in steps.items()]
+    works = [ArmWork(arm, f"{arm}, seed 0", (step,)) for arm, step in steps.items()]
     failed = run_works(works, 1)
     assert len(in_this_process) == 2
     assert list(failed) == [bad.path] and failed[bad.path].startswith("too small, seed 0: ")
@@ -148,7 +148,7 @@ def test_as_many_at_a_time_as_cores_allow(make, monkeypatch):
 
     def jobs(*sites):
         steps = [replace(made, sites={"a": each}) for each in sites]
-        return jobs_for([ChainWork("a", "a, seed 0", (step,)) for step in steps])
+        return jobs_for([ArmWork("a", "a, seed 0", (step,)) for step in steps])
 
     assert jobs(site) == 8
     assert jobs(site, replace(site, threads=3)) == 2

@@ -17,13 +17,13 @@ from fedmed.errors import BundleError, JobError
 from fedmed.methods.declarations import Exchanged
 from fedmed.systems.fedmoco.method import SELF_ADAPTIVE
 from research.runner import work_queue
-from research.runner.chain import Place
 from research.runner.class_tasks import task_question
 from research.runner.classifier_training import predictions, with_encoder
 from research.runner.classifiers import Classifiers
 from research.runner.encoder_training import EncoderTraining
 from research.runner.experiment_data import load_data
 from research.runner.parallel import Failure
+from research.runner.stages import Place
 from research.runner.untrained_encoders import GreyLevelEncoder, RandomEncoder
 from research.runner.yaml_models import build
 
@@ -72,7 +72,7 @@ TABLE = {
     "layout": {"path": f"{ROOM}.share_columns.ShareColumns", "external": ["auroc"]},
     "arms": {
         "FedMoCo": {"encoder": {"job": METHODS["FedMoCo"]}},
-        "local": {"encoder": {"nodes": "alone"}},
+        "local": {"encoder": {"nodes": "local"}},
         "random": {"encoder": {"path": f"{ROOM}.untrained_encoders.RandomEncoder"}},
     },
     "claims": [
@@ -169,13 +169,13 @@ def place(data):
 def classifier(place, encoder, seed=0):
     """The step of all labels' linear classifier."""
     place = replace(place, seed=seed)
-    link = build(Classifiers, {"protocols": {"linear": {"fractions": [1]}}}, "a")
-    return link.steps(place, encoder.steps(place, None)[0])[0]
+    stage = build(Classifiers, {"protocols": {"linear": {"fractions": [1]}}}, "a")
+    return stage.steps(place, encoder.steps(place, None)[0])[0]
 
 
 def test_no_encoder_ever_sees_a_test_image_or_a_label(place):
     tests = {name: {c.image for c in hospital.testing} for name, hospital in place.data.hospitals.items()}
-    for nodes in ("federated", "pooled", "alone"):
+    for nodes in ("federated", "centralised", "local"):
         for step in EncoderTraining(nodes=nodes).steps(place, None):
             for site in step.machines():
                 lists = json.loads(site.datalist.read_text())
@@ -200,12 +200,12 @@ def test_methods_differ_in_weighting_and_exchange_alone(place):
 @pytest.mark.parametrize("name", ["fedmoco_table2", "fedmoco_table5"])
 def test_where_nothing_is_averaged_momentum_contrast_goes_on_over_the_rounds(place, name):
     table, policies = yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text()), {}
-    for arm, links in table["arms"].items():
-        if (nodes := (links.get("encoder") or {}).get("nodes")) or "path" not in links.get("encoder", {}):
-            link = build(EncoderTraining, links.get("encoder", {}), arm)
-            settings = link.job_of(place, ["north"]).overrides("unsupervised")
+    for arm, stages in table["arms"].items():
+        if (nodes := (stages.get("encoder") or {}).get("nodes")) or "path" not in stages.get("encoder", {}):
+            stage = build(EncoderTraining, stages.get("encoder", {}), arm)
+            settings = stage.job_of(place, ["north"]).overrides("unsupervised")
             policies.setdefault(nodes, set()).add(settings.get("key_policy"))
-    assert policies["pooled"] == policies["alone"] == {"keep"} and "keep" not in policies[None]
+    assert policies["centralised"] == policies["local"] == {"keep"} and "keep" not in policies[None]
 
 
 def test_a_task_trains_at_one_hospital_and_the_other_gives_test_images_alone(place):
@@ -247,14 +247,14 @@ def test_grey_levels_take_the_encoders_place(place, data):
 
 
 def test_a_chain_that_does_not_fit_is_refused(place):
-    link = build(Classifiers, {"protocols": {"finetune": {"fractions": [1], "every": 5}}}, "a")
+    stage = build(Classifiers, {"protocols": {"finetune": {"fractions": [1], "every": 5}}}, "a")
     with pytest.raises(JobError, match="arm 'a': its encoder has no weights to train"):
-        link.steps(place, GreyLevelEncoder().steps(place, None)[0])
+        stage.steps(place, GreyLevelEncoder().steps(place, None)[0])
     with pytest.raises(JobError, match="arm 'a': classifiers need an encoder"):
-        link.steps(place, None)
-    link = build(Classifiers, {"protocols": {"lniear": {"fractions": [1]}}}, "a")
+        stage.steps(place, None)
+    stage = build(Classifiers, {"protocols": {"lniear": {"fractions": [1]}}}, "a")
     with pytest.raises(BundleError, match="has no overlay 'lniear'"):
-        link.steps(place, RandomEncoder().steps(place, None)[0])
+        stage.steps(place, RandomEncoder().steps(place, None)[0])
 
 
 def test_tables_of_two_kinds_are_run_apart(load_script, capsys, data):

@@ -114,10 +114,10 @@ def test_the_experiment_is_a_chain_whose_jobs_share_everything():
     assert data.shown_sites(table.test) == {name: name for name in data.operations}
     assert isinstance(table.layout, ScoreSections)
     for arm in table.arms:
-        *jobs, tips = arm.links
+        *jobs, tips = arm.stages
         assert type(tips).__name__ == "TipHits" and tips.covered == 0.25
-        for link in jobs:
-            job = link.job_of(place_of(arm.name, data, table.test))
+        for stage in jobs:
+            job = stage.job_of(place_of(arm.name, data, table.test))
             assert not job.keeps_private and files(job) and "evaluate" not in job.study.sites.values()
 
 

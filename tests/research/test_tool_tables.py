@@ -18,10 +18,10 @@ ARMS = ("LOT", "FedAvg", "CENT")
 def test_every_arm_is_a_job_that_the_bundle_accepts(table, arms):
     table, data = table_of(table), data_of("lap_tools")
     table.check_data(data)
-    links = {arm.name: arm.links[0] for arm in table.arms if not arm.links[0].lacking(data)}
+    stages = {arm.name: arm.stages[0] for arm in table.arms if not arm.stages[0].lacking(data)}
     texts = {}
-    for name, link in links.items():
-        one = link.model_copy(update={"alone": [], "train": {"HEI1": "supervised"}}) if link.alone else link
+    for name, stage in stages.items():
+        one = stage.model_copy(update={"local": [], "train": {"HEI1": "supervised"}}) if stage.local else stage
         job = one.job_of(place_of(name, data, table.test))
         assert files(job) and job.study.epochs == (2 if name.startswith("FedRep") else 1)
         texts[name] = job.study.model_dump_json()

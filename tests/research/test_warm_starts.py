@@ -7,9 +7,9 @@ import yaml
 
 from fedmed.federation.client import Client
 from fedmed.federation.warm_starts import FOLDER
-from research.runner.chain import Place
 from research.runner.experiment_data import load_data
 from research.runner.federated_training import FederatedTraining
+from research.runner.stages import Place
 from tests.research.test_job_step import DATA, SMALL
 
 BOTH = {"site_1": "supervised", "site_2": "unsupervised"}

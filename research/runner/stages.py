@@ -1,4 +1,4 @@
-"""An arm is a chain of links: a job that is run, then what is trained on its result, and so on."""
+"""An arm is a chain of stages: a job that is run, then what is trained on its result, and so on."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ class Place:
 
     arm: str  # its name, for messages
     seed: int
-    data: Any  # what it is run on, of the kind that the arm's links need
+    data: Any  # what it is run on, of the kind that the arm's stages need
     test: Sequence[str]  # sites that the table shows, as the table names them
     runs: Path  # folder of all runs; equal steps of several arms and tables are found there once
 
@@ -29,18 +29,18 @@ class Place:
         return self.runs / "lists"
 
 
-class ChainStep:
-    """Result of one link of one arm and seed; it is made once, and found again by its path.
+class Step:
+    """Result of one stage of one arm and seed; it is made once, and found again by its path.
 
     This base stands for what is there without any work.
     """
 
     path: Path  # file or folder; its name says all that the result depends on
-    node: str = ""  # site that it belongs to, of a link that makes one result for each
+    node: str = ""  # site that it belongs to, of a stage that makes one result for each
     apart: ClassVar[bool] = (
         False  # whether chains that begin alike and differ in such a step are done by several processes
     )
-    start: "ChainStep | None" = None  # the step whose model it goes on with: its scores then stand for that one's
+    start: "Step | None" = None  # the step whose model it goes on with: its scores then stand for that one's
 
     def machines(self) -> Sequence[SiteConfig]:
         """Settings of the sites whose machine it uses."""
@@ -62,8 +62,8 @@ class ChainStep:
         return None
 
 
-class ChainLink(YamlModel, ABC):
-    """One link; its fields are its settings in YAML."""
+class Stage(YamlModel, ABC):
+    """One stage; its fields are its settings in YAML."""
 
     needs: ClassVar[type[ExperimentData]] = ExperimentData
 
@@ -72,17 +72,17 @@ class ChainLink(YamlModel, ABC):
         return None
 
     @abstractmethod
-    def steps(self, place: Place, before: ChainStep | None) -> Sequence[ChainStep]:
-        """Steps on one result of the link before, or on nothing; a FedMedError if that is impossible."""
+    def steps(self, place: Place, before: Step | None) -> Sequence[Step]:
+        """Steps on one result of the stage before, or on nothing; a FedMedError if that is impossible."""
 
 
 @dataclass(frozen=True)
-class ChainWork:
+class ArmWork:
     """The first step of a chain and all that is made on it: what one process works on."""
 
     arm: str  # its name
     name: str  # of the arm with its seed, for messages; the first arm's where several have the same work
-    steps: tuple[ChainStep, ...]  # each after the one that it is made on
+    steps: tuple[Step, ...]  # each after the one that it is made on
 
     @property
     def path(self) -> Path:
@@ -99,19 +99,19 @@ class ChainWork:
                 step.make()
 
 
-def chain_works(links: Sequence[ChainLink], place: Place) -> list[ChainWork]:
+def arm_works(stages: Sequence[Stage], place: Place) -> list[ArmWork]:
     """All work of one arm and seed."""
     works = []
-    for first in links[0].steps(place, None):
+    for first in stages[0].steps(place, None):
         where = f" at {first.node}" if first.node else ""
-        steps = (first, *_after(links[1:], place, first))
-        works.append(ChainWork(place.arm, f"{place.arm}{where}, seed {place.seed}", steps))
+        steps = (first, *_after(stages[1:], place, first))
+        works.append(ArmWork(place.arm, f"{place.arm}{where}, seed {place.seed}", steps))
     return works
 
 
-def merged(works: Iterable[ChainWork]) -> list[ChainWork]:
+def merged(works: Iterable[ArmWork]) -> list[ArmWork]:
     """Works with the same path as one."""
-    planned: dict[Path, ChainWork] = {}
+    planned: dict[Path, ArmWork] = {}
     for work in works:
         before = planned.setdefault(work.path, work)
         steps = {step.path: step for step in (*before.steps, *work.steps)}
@@ -119,7 +119,7 @@ def merged(works: Iterable[ChainWork]) -> list[ChainWork]:
     return list(planned.values())
 
 
-def _after(links: Sequence[ChainLink], place: Place, before: ChainStep) -> list[ChainStep]:
-    if not links:
+def _after(stages: Sequence[Stage], place: Place, before: Step) -> list[Step]:
+    if not stages:
         return []
-    return [each for step in links[0].steps(place, before) for each in (step, *_after(links[1:], place, step))]
+    return [each for step in stages[0].steps(place, before) for each in (step, *_after(stages[1:], place, step))]
