@@ -56,7 +56,7 @@ def test_the_names_are_those_of_the_methods():
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "result"),
     [
         ('if method == "rsa":', ["rsa"]),
         ('    "linear": 1,', ['"linear"']),

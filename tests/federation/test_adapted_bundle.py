@@ -90,7 +90,7 @@ def test_the_bundle_carries_the_mean_and_says_what_the_site_scored(run, fedmed_h
     assert not np.allclose(before, expected, atol=1e-2)
 
 
-@pytest.mark.parametrize(("told", "kept"), [("abc", 3), ("ab", 0), ("a", 0)])
+@pytest.mark.parametrize(("reported", "kept"), [("abc", 3), ("ab", 0), ("a", 0)])
 def test_a_mean_is_kept_only_where_each_site_told(exchange_of, reported, kept):
     said = {"names": (INTENSITIES,), "once": True, "given_to": ("unsupervised",)}
     exchange = exchange_of(dict.fromkeys("abc", "supervised") | {"d": "unsupervised"}, **said)

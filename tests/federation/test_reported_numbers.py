@@ -160,7 +160,7 @@ def test_a_site_of_few_cases_does_not_choose_alone():
 
 
 @pytest.mark.parametrize(
-    ("told", "weights"),
+    ("reported", "weights"),
     [
         ({}, [1, 1, 1]),
         ({"a": 9, "b": 60, "c": 90}, [1, 1, 1]),  # honest sites that differ

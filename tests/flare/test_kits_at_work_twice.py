@@ -50,7 +50,7 @@ def test_a_site_that_starts_anew_now_and_then_and_the_process_of_a_job_are_not(c
 
 
 @pytest.mark.parametrize(
-    ("peer", "stopped", "told"), [("server", False, 1), ("server", True, 0), ("ct_north.6f96", False, 0)]
+    ("peer", "stopped", "reported"), [("server", False, 1), ("server", True, 0), ("ct_north.6f96", False, 0)]
 )
 def test_a_site_notices_that_the_server_ends_its_connections(clock, caplog, peer, stopped, reported):
     watch_site()

@@ -58,7 +58,7 @@ def test_an_allowed_release_arrives_bit_by_bit_and_nothing_else_does(ask):
     assert all(torch.equal(answer.tensors[name], tensor) for name, tensor in PRIVATE.items())
 
 
-@pytest.mark.parametrize(("asked", "allowed"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize(("requested", "allowed"), [(True, True), (True, False), (False, True)])
 def test_that_the_mean_may_be_kept_arrives_only_where_the_job_asks_and_the_site_allows_it(ask, requested, allowed):
     answer = ask(keep=requested, allow_release=True, allow_kept_release=allowed)
     assert answer.allowed and answer.keep is (requested and allowed)

@@ -20,7 +20,7 @@ def texts(job):
 
 
 @pytest.mark.parametrize(
-    ("name", "own", "overlays"), [("covid_agreement", set(), []), ("covid_fssl", LOSES_LEAST, ["one_cycle"])]
+    ("name", "local", "overlays"), [("covid_agreement", set(), []), ("covid_fssl", LOSES_LEAST, ["one_cycle"])]
 )
 def test_paper_job_differs_only_in_overlay_rounds_and_steps(name, local, overlays):
     demo, paper = read_job(shipped(name)), read_job(shipped(f"{name}_paper"))

@@ -81,7 +81,7 @@ def test_it_opens_no_image_and_knows_what_stays(tiny_job, blind):
 
 
 @pytest.mark.parametrize(
-    ("study", "allowed", "told"),
+    ("study", "allowed", "reported"),
     [
         ({"release_from": "ct_north"}, {}, "on to sites without any until these are scored"),
         ({"release_from": "all"}, {}, "the mean of all sites' to sites without any until these are scored"),

@@ -84,7 +84,7 @@ def test_progress_grows_over_both_parts_of_a_phase():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("hospitals: []", "at least 1 item"),
         ("hospitals: [{name: a, prefix: A, lists: {training: {videos: 1}}, optic: {}}]", "optic"),

@@ -17,7 +17,7 @@ KINDS = {
     "colour_statistics": (OwnColours, MatchedColours),
     "intensity_shares": (OwnIntensities, MatchedGamma),
 }
-each = pytest.mark.parametrize(("own", "matched"), KINDS.values(), ids=KINDS)
+each = pytest.mark.parametrize(("local", "matched"), KINDS.values(), ids=KINDS)
 
 
 class LongList:
