@@ -31,10 +31,16 @@ PHASE_SITES = {
 }
 
 
+def pytest_collection():
+    """Collect no garbage while modules are imported: nearly all that is made then stays."""
+    gc.disable()
+
+
 def pytest_collection_finish():
     """Leave the modules out of garbage collections, which otherwise take much of the time of the tests."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def job_of(**values):
