@@ -17,7 +17,7 @@ import pydicom
 import torch
 from PIL import Image
 
-WINDOW = 64
+WINDOW, BLOCK = 64, 32
 PICTURES = (".dcm", ".png", ".jpg")
 CHANGES = 4  # bytes of a window that differ from the one before, and from the last number's; background has none
 
@@ -113,39 +113,82 @@ class Secrets:
 
     def found_in(self, capture: bytes) -> list[str]:
         """Return the names of all secrets that the capture holds."""
-        lower = capture.lower()
-        encodings = ("utf-8", "utf-16-le")
-        result = [n for n, text in self.words.items() if any(text.lower().encode(e) in lower for e in encodings)]
-        held = np.sort(_windows(capture))
-        seen = np.zeros(1 << 26, dtype=bool)  # a quick look first: most windows of a secret are nowhere near
-        seen[held >> np.uint64(38)] = True
-        for name, content in self.content.items():
-            windows = _windows(content, informative=True)
-            windows = windows[seen[windows >> np.uint64(38)]]
-            places = np.searchsorted(held, windows)
-            if bool((held[places % max(1, len(held))] == windows).any()):
+        lower, absent, result = capture.lower(), [], []
+        for name, text in sorted(self.words.items(), key=lambda item: len(item[1])):
+            word = text.lower()
+            if any(part in word for part in absent):  # where a part of it is not, it is not either
+                continue
+            if any(word.encode(encoding) in lower for encoding in ("utf-8", "utf-16-le")):
                 result.append(name)
-        return result
+            else:
+                absent.append(word)
+        index = _Index(capture)
+        return result + [name for name, content in self.content.items() if index.holds(content)]
 
 
-def _windows(content: bytes, informative: bool = False) -> np.ndarray:
-    """A 64-bit number for every window of 64 bytes, at every offset."""
-    values = np.frombuffer(content, dtype=np.uint8)
-    n = len(values) - WINDOW + 1
+class _Index:
+    """The blocks of a capture: a window of ``WINDOW`` bytes holds a whole one, whatever its offset.
+
+    So windows are compared only near a block that both have.
+    """
+
+    def __init__(self, capture: bytes) -> None:
+        self.capture = capture
+        self.blocks = _hashes(capture, BLOCK, np.arange(0, len(capture) - BLOCK + 1, BLOCK))
+        self.sorted = np.sort(self.blocks)
+        self.seen = np.zeros(1 << 26, dtype=bool)  # a quick look first: most of a secret is nowhere near
+        self.seen[self.blocks >> np.uint64(38)] = True
+
+    def holds(self, content: bytes) -> bool:
+        """Whether a window of the content, unless it says next to nothing, occurs in the capture."""
+        hashes = _hashes(content, BLOCK)
+        met = np.flatnonzero(self.seen[hashes >> np.uint64(38)])
+        met = met[_among(hashes[met], self.sorted)]
+        near = _around(met, content)
+        near = near[_informative(content)[near]] if len(near) else near
+        if not len(near):
+            return False
+        both = np.unique(hashes[met])
+        places = np.flatnonzero(_among(self.blocks, both)) * BLOCK
+        there = _hashes(self.capture, WINDOW, _around(places, self.capture))
+        return bool(_among(_hashes(content, WINDOW, near), np.sort(there)).any())
+
+
+def _around(blocks: np.ndarray, content: bytes) -> np.ndarray:
+    """Starts of all windows that hold one of the blocks at these places."""
+    starts = np.unique(blocks[:, None] - np.arange(WINDOW - BLOCK + 1))
+    return starts[(starts >= 0) & (starts <= len(content) - WINDOW)]
+
+
+def _among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
+    """Which of the values occur among ordered ones."""
+    places = np.searchsorted(ordered, values)
+    return ordered[places % len(ordered)] == values if len(ordered) else np.zeros(len(values), dtype=bool)
+
+
+def _hashes(content: bytes, size: int, starts: np.ndarray | None = None) -> np.ndarray:
+    """A 64-bit number for ``size`` bytes, a multiple of eight, at these places or at every offset."""
+    n = len(content) - size + 1
     if n < 1:
         return np.empty(0, dtype=np.uint64)
-    words = np.zeros(len(values) - 7, dtype=np.uint64)
-    for place in range(8):
-        words |= values[place : place + len(words)].astype(np.uint64) << np.uint64(8 * place)
-    mixed = np.zeros(n, dtype=np.uint64)
-    for place in range(0, WINDOW, 8):
-        mixed = (mixed ^ words[place : place + n]) * np.uint64(0x9E3779B97F4A7C15)
+    words = np.empty(len(content) // 8 * 8 + 8, dtype=np.uint64)
+    for offset in range(8):  # the eight bytes at every offset
+        part = np.frombuffer(content, "<u8", max(0, len(content) - offset) // 8, offset)
+        words[offset::8][: len(part)] = part
+    mixed = np.zeros(n if starts is None else len(starts), dtype=np.uint64)
+    for place in range(0, size, 8):
+        mixed ^= words[place : place + n] if starts is None else words[starts + place]
+        mixed *= np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
-    if not informative:
-        return mixed
+    return mixed
+
+
+def _informative(content: bytes) -> np.ndarray:
+    """Of the windows at every offset, those that are no background."""
+    values = np.frombuffer(content, dtype=np.uint8)
     differs = np.ones(len(values), dtype=bool)
     for back in (1, 4, 8):  # a byte, a float32, a float64
         differs[:back] = False
         differs[back:] &= values[back:] != values[:-back]
-    changes = np.cumsum(differs)
-    return mixed[changes[WINDOW - 1 :] - changes[:n] >= CHANGES]
+    changes = np.cumsum(differs, dtype=np.int32)
+    return changes[WINDOW - 1 :] - changes[: len(values) - WINDOW + 1] >= CHANGES
