@@ -18,6 +18,7 @@ import torch
 from PIL import Image
 
 WINDOW, BLOCK = 64, 32
+PART = 1 << 24  # bytes of a capture that are looked at together
 PICTURES = (".dcm", ".png", ".jpg")
 CHANGES = 4  # bytes of a window that differ from the one before, and from the last number's; background has none
 
@@ -122,42 +123,46 @@ class Secrets:
                 result.append(name)
             else:
                 absent.append(word)
-        index = _Index(capture)
-        return result + [name for name, content in self.content.items() if index.holds(content)]
+        return result + self._content_in(capture)
+
+    def _content_in(self, capture: bytes) -> list[str]:
+        """Names of the content of which a telling window occurs in the capture.
+
+        Such a window holds a whole block of the content, of those that begin at its multiples of ``BLOCK``. So blocks
+        are looked for at every offset of the capture, and windows are compared only where one of them is.
+        """
+        blocks = {name: _hashes(content, BLOCK, step=BLOCK) for name, content in self.content.items()}
+        known = np.unique(np.concatenate([*blocks.values(), np.empty(0, np.uint64)]))
+        seen = np.zeros(1 << 26, dtype=bool)  # a quick look first: most of a capture is no secret
+        seen[known >> np.uint64(38)] = True
+        there, met = [], []
+        for start in range(0, len(capture), PART):
+            part = capture[max(0, start - WINDOW) : start + PART + WINDOW]
+            hashes = _hashes(part, BLOCK)
+            places = np.flatnonzero(seen[hashes >> np.uint64(38)])
+            places = places[_among(hashes[places], known)]
+            met.append(np.unique(hashes[places]))
+            there.append(_hashes(part, WINDOW)[_around(places, len(part))])
+        there, met = (np.unique(np.concatenate([*parts, np.empty(0, np.uint64)])) for parts in (there, met))
+        return [name for name, content in self.content.items() if _holds(content, blocks[name], met, there)]
 
 
-class _Index:
-    """The blocks of a capture: a window of ``WINDOW`` bytes holds a whole one, whatever its offset.
-
-    So windows are compared only near a block that both have.
-    """
-
-    def __init__(self, capture: bytes) -> None:
-        self.capture = capture
-        self.blocks = _hashes(capture, BLOCK, np.arange(0, len(capture) - BLOCK + 1, BLOCK))
-        self.sorted = np.sort(self.blocks)
-        self.seen = np.zeros(1 << 26, dtype=bool)  # a quick look first: most of a secret is nowhere near
-        self.seen[self.blocks >> np.uint64(38)] = True
-
-    def holds(self, content: bytes) -> bool:
-        """Whether a window of the content, unless it says next to nothing, occurs in the capture."""
-        hashes = _hashes(content, BLOCK)
-        met = np.flatnonzero(self.seen[hashes >> np.uint64(38)])
-        met = met[_among(hashes[met], self.sorted)]
-        near = _around(met, content)
-        near = near[_informative(content)[near]] if len(near) else near
-        if not len(near):
-            return False
-        both = np.unique(hashes[met])
-        places = np.flatnonzero(_among(self.blocks, both)) * BLOCK
-        there = _hashes(self.capture, WINDOW, _around(places, self.capture))
-        return bool(_among(_hashes(content, WINDOW, near), np.sort(there)).any())
+def _holds(content: bytes, blocks: np.ndarray, met: np.ndarray, there: np.ndarray) -> bool:
+    """Whether a window of the content, unless it says next to nothing, is one of those that are there."""
+    places = np.flatnonzero(_among(blocks, met)) * BLOCK
+    if not len(places):
+        return False
+    starts = _around(places, len(content))
+    starts = starts[_informative(content)[starts]]
+    return bool(_among(_hashes(content, WINDOW)[starts], there).any())
 
 
-def _around(blocks: np.ndarray, content: bytes) -> np.ndarray:
-    """Starts of all windows that hold one of the blocks at these places."""
-    starts = np.unique(blocks[:, None] - np.arange(WINDOW - BLOCK + 1))
-    return starts[(starts >= 0) & (starts <= len(content) - WINDOW)]
+def _around(blocks: np.ndarray, size: int) -> np.ndarray:
+    """Starts of the windows of so many bytes that hold one of the blocks at these places."""
+    marked = np.zeros(size + WINDOW, dtype=bool)
+    for back in range(WINDOW - BLOCK + 1):
+        marked[blocks - back] = True  # of a block near the beginning at the end, which is cut off
+    return np.flatnonzero(marked[: max(0, size - WINDOW + 1)])
 
 
 def _among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
@@ -166,18 +171,23 @@ def _among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     return ordered[places % len(ordered)] == values if len(ordered) else np.zeros(len(values), dtype=bool)
 
 
-def _hashes(content: bytes, size: int, starts: np.ndarray | None = None) -> np.ndarray:
-    """A 64-bit number for ``size`` bytes, a multiple of eight, at these places or at every offset."""
+def _hashes(content: bytes, size: int, step: int = 1) -> np.ndarray:
+    """A 64-bit number for ``size`` bytes, a multiple of eight, at every offset or at multiples of another multiple."""
     n = len(content) - size + 1
     if n < 1:
         return np.empty(0, dtype=np.uint64)
-    words = np.empty(len(content) // 8 * 8 + 8, dtype=np.uint64)
-    for offset in range(8):  # the eight bytes at every offset
-        part = np.frombuffer(content, "<u8", max(0, len(content) - offset) // 8, offset)
-        words[offset::8][: len(part)] = part
-    mixed = np.zeros(n if starts is None else len(starts), dtype=np.uint64)
-    for place in range(0, size, 8):
-        mixed ^= words[place : place + n] if starts is None else words[starts + place]
+    if step == 1:
+        words = np.empty(len(content) // 8 * 8 + 8, dtype=np.uint64)
+        for offset in range(8):  # the eight bytes at every offset
+            part = np.frombuffer(content, "<u8", max(0, len(content) - offset) // 8, offset)
+            words[offset::8][: len(part)] = part
+        parts = [words[place : place + n] for place in range(0, size, 8)]
+    else:
+        words = np.frombuffer(content, "<u8", len(content) // 8)
+        parts = [words[place :: step // 8][: -(-n // step)] for place in range(size // 8)]
+    mixed = np.zeros(len(parts[0]), dtype=np.uint64)
+    for part in parts:
+        mixed ^= part
         mixed *= np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
     return mixed
