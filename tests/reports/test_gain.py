@@ -46,6 +46,18 @@ def named(run, name):
 
 
 @pytest.fixture
+def charts():
+    """Asked for by tests that look at the charts of a page, which take most of its time; the others read its words."""
+
+
+@pytest.fixture(autouse=True)
+def no_charts(request, monkeypatch):
+    """Leave charts out of the pages of all other tests."""
+    if "charts" not in request.fixturenames:
+        monkeypatch.setattr("fedmed.reports.plots.svg", lambda figure, name: "")
+
+
+@pytest.fixture
 def pair(fake_run):
     """A run and its control, where an early report finds it: ct_east gains 0.10, 0.11, ..., the others nothing."""
     run, control = fake_run(rounds=2), fake_run(rounds=2, sites=LEFT_OUT)
@@ -77,7 +89,7 @@ def test_the_headline_is_the_gain_of_the_site_without_labels(pair):
     )
 
 
-def test_page_and_terminal_begin_with_it(pair, tmp_path):
+def test_page_and_terminal_begin_with_it(pair, tmp_path, charts):
     written = write_report(pair, tmp_path)
     html = written.html.read_text()
     first, then = '<p class="summary">ct_east, which has no labels', '<p class="selection">After 2 rounds'
@@ -256,7 +268,7 @@ def three(pair, fake_run):
     return pair
 
 
-def test_two_controls_split_the_gain(three):
+def test_two_controls_split_the_gain(three, charts):
     run = read_with_controls(three)
     assert [(step.kind, step.gains[0].name) for step in run.steps] == [("left_out", "ct_east"), ("adapted", "ct_east")]
     assert run.control_problems == []

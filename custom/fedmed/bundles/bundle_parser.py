@@ -35,6 +35,17 @@ class BundleParser(ConfigParser):
         super().__init__(*args, **settings)
         self.locator = _Locator(self.locator.excludes)
 
+    def __getitem__(self, id: str | int) -> Any:
+        """As MONAI's, which compares an id that is not there with all that are and then says nothing of it."""
+        content: Any = self.config
+        for key in ReferenceResolver.split_id(id) if id != "" else ():
+            if not isinstance(content, dict):
+                break
+            if key.strip() not in content:
+                raise KeyError(f"query key: {key}")
+            content = content[key.strip()]
+        return super().__getitem__(id)
+
     @classmethod
     def load_config_file(cls, filepath: Any, **settings: Any) -> dict[str, Any]:
         """Content of a YAML or JSON file, the caller's own copy; errors are MONAI's, PyYAML's and the system's."""
@@ -42,6 +53,11 @@ class BundleParser(ConfigParser):
             content: dict[str, Any] = super().load_config_file(filepath, **settings)
             return content
         return deepcopy(_content(str(filepath), Path(filepath).read_bytes()))
+
+    @staticmethod
+    def ids_of_file(path: Path) -> list[str]:
+        """Ids of the first level of a YAML or JSON file."""
+        return list(map(str, _content(str(path), path.read_bytes())))
 
 
 class _Locator(ComponentLocator):

@@ -146,9 +146,10 @@ def _of_federation(bundle: Bundle) -> Iterator[str]:
         lacking = [name for name, patterns in groups if not isinstance(patterns, Mapping) or "full" not in patterns]
         yield from (f"{path}: 'sharing.{network}' has no group 'full': []" for network in lacking)
     yield from _error_of(lambda: bundle.ranges)
+    ids = _ids(bundle)
     for key in ("overridable", "alike", "ranges"):
         listed = content.get(key) or []
-        if unknown := sorted(set(map(str, listed if isinstance(listed, (list, dict)) else [])) - _ids(bundle)):
+        if unknown := sorted(set(map(str, listed if isinstance(listed, (list, dict)) else [])) - ids):
             yield f"{path}: '{key}' lists '{unknown[0]}', which no file in configs/ has; correct or remove it"
     if not isinstance(content.get("calibration", ""), str):
         yield f"{path}: 'calibration' is {content['calibration']!r}; name one tensor of the network"
@@ -186,5 +187,5 @@ def _ids(bundle: Bundle) -> set[str]:
     """Ids of the first level in all files that a training may be merged of."""
     configs = [path for path in (bundle.root / "configs").iterdir() if path.suffix in (".yaml", ".json")]
     files = [*configs, *SHARED_OVERLAYS.values()]
-    contents = [BundleParser.load_config_file(path) for path in files if path.stem not in ("federation", "metadata")]
-    return {str(id).split("::")[0].removeprefix("+") for content in contents for id in content}
+    ids = (BundleParser.ids_of_file(path) for path in files if path.stem not in ("federation", "metadata"))
+    return {id.split("::")[0].removeprefix("+") for of_file in ids for id in of_file}

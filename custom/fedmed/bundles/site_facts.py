@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def usable_facts(facts: Mapping[str, Any], ids: Collection[str], where: str) -> 
     """
     for name in facts:
         if name not in FACTS:
-            near = get_close_matches(name, FACTS, 1, LIKE)
+            near = _nearest(name, tuple(FACTS))
             hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(FACTS)}"
             raise BundleError(f"'{name}' is not a fact that a machine fills into a bundle; {hint}")
         if name not in ids and (fault := missing_fact(name, ids)):
@@ -75,10 +76,14 @@ def usable_facts(facts: Mapping[str, Any], ids: Collection[str], where: str) -> 
     return {name: value for name, value in facts.items() if name in ids}
 
 
+@lru_cache(maxsize=256)
+def _nearest(name: str, others: tuple[str, ...]) -> list[str]:
+    return get_close_matches(name, others, 1, LIKE)
+
+
 def missing_fact(name: str, ids: Collection[str]) -> str:
     """Say what is wrong with a configuration that lacks a fact; empty if it may."""
-    others = [id for id in ids if id not in FACTS]
-    near = get_close_matches(name, others, 1, LIKE)
+    near = _nearest(name, tuple(id for id in ids if id not in FACTS))
     if FACTS[name].optional and not near:
         return ""
     hint = f"; it has '{near[0]}': correct the name" if near else f"; write '{name}: …' there"
