@@ -23,7 +23,7 @@ from research.runner.encoder_step import EncoderStep
 from research.runner.experiment_data import Count, ExperimentData, Shares
 from research.runner.hospital_data import HospitalData
 from research.runner.score_table import joined, score_frame
-from research.runner.stages import Place, Stage, Step
+from research.runner.stages import Place, Stage, StageStep
 from research.runner.untrained_encoders import UntrainedStep
 
 
@@ -50,7 +50,7 @@ class Classifiers(Stage):
     protocols: Annotated[dict[str, LabelProtocol], Field(min_length=1)]
     fractions: Shares | None = None  # of this arm, where they are not the protocol's
 
-    def steps(self, place: Place, before: Step | None) -> list[Step]:
+    def steps(self, place: Place, before: StageStep | None) -> list[StageStep]:
         data: HospitalData = place.data
         if not isinstance(before, EncoderStep | UntrainedStep):
             raise JobError(f"arm '{place.arm}': classifiers need an encoder; name a stage before them that leaves one")
@@ -81,7 +81,7 @@ class Classifiers(Stage):
 
 
 @dataclass(frozen=True)
-class ClassifierStep(Step):
+class ClassifierStep(StageStep):
     """One classifier and its predictions for every test image.
 
     They are in a file, as :func:`research.runner.classifier_training.predictions` returns them.

@@ -9,7 +9,7 @@ from pydantic import Field
 from fedmed.recovery.model_store import BEST, LAST
 from research.runner.federated_training import FederatedTraining
 from research.runner.job_step import JobStep, job_before, run_folder
-from research.runner.stages import Place, Step
+from research.runner.stages import Place, StageStep
 
 FILES = {"last": LAST, "selected": BEST}
 
@@ -27,7 +27,7 @@ class ContinuedTraining(FederatedTraining):
     model: Literal["last", "selected"] = "last"
     blank: bool = False
 
-    def steps(self, place: Place, before: Step | None) -> Sequence[Step]:
+    def steps(self, place: Place, before: StageStep | None) -> Sequence[StageStep]:
         before = job_before(self, place, before)
         turns = [replace(place, data=turn) for turn in place.data.turns() if turn.turn == before.turn]
         return [

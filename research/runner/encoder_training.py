@@ -18,7 +18,7 @@ from research.runner.hospital_data import HospitalData, RoundBudget
 from research.runner.hospital_images import ImageCase, node_images
 from research.runner.job_step import run_folder
 from research.runner.site_lists import CENTRALISED, pooled_site, with_list
-from research.runner.stages import Place, Stage, Step
+from research.runner.stages import Place, Stage, StageStep
 
 log = logging.getLogger(__name__)
 OLD_NAMES = {"pooled": "centralised", "alone": "local"}
@@ -58,7 +58,7 @@ class EncoderTraining(Stage):
             return OLD_NAMES[nodes]
         return nodes
 
-    def steps(self, place: Place, before: Step | None) -> list[Step]:
+    def steps(self, place: Place, before: StageStep | None) -> list[StageStep]:
         data: HospitalData = place.data
         cases = self.node_cases(data, place.arm)
         images = {node: len(images_of) for node, images_of in cases.items()}
@@ -120,7 +120,9 @@ class EncoderTraining(Stage):
         config = replace(place.data.hospitals[hospital].config, site=node)
         return with_list(config, place.lists, {"unlabeled": [{"image": case.image} for case in cases]})
 
-    def _step(self, place: Place, sites: Mapping[str, SiteConfig], images: Mapping[str, int], node: str = "") -> Step:
+    def _step(
+        self, place: Place, sites: Mapping[str, SiteConfig], images: Mapping[str, int], node: str = ""
+    ) -> StageStep:
         job = self.job_of(place, list(sites))
         folder, prefix = run_folder(place, job, sites), _how(place.data).prefix
         return EncoderStep(job, sites, folder, node, images=images, prefix=prefix)

@@ -28,7 +28,7 @@ from research.runner.federation_data import (
 from research.runner.job_step import JobStep, run_folder
 from research.runner.score_table import without
 from research.runner.site_lists import CENTRALISED, pooled_site, require_values, site_for
-from research.runner.stages import Place, Stage, Step
+from research.runner.stages import Place, Stage, StageStep
 
 log = logging.getLogger(__name__)
 OLD_NAMES = {"alone": "local", "pool": "centralised", "in_turn": "leave_one_out"}
@@ -115,7 +115,7 @@ class FederatedTraining(Stage):
                 return f"the site '{site}'"
         return None if self.network in data.networks else f"the network '{self.network}'"
 
-    def steps(self, place: Place, before: Step | None) -> Sequence[Step]:
+    def steps(self, place: Place, before: StageStep | None) -> Sequence[StageStep]:
         if lacking := self.lacking(place.data):
             raise JobError(f"arm '{place.arm}' needs {lacking}, which the federation '{place.data.name}' does not have")
         return [step for turn in place.data.turns() for step in self.steps_of_turn(replace(place, data=turn))]

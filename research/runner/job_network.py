@@ -14,7 +14,7 @@ from fedmed.recovery.model_store import LAST
 from fedmed.settings.site import SiteConfig
 from research.runner.job_scores import RUN
 from research.runner.job_step import JobStep, job_before
-from research.runner.stages import Place, Stage, Step
+from research.runner.stages import Place, Stage, StageStep
 
 
 class JobNetwork:
@@ -55,7 +55,7 @@ class JobNetwork:
 class NetworkStage(Stage):
     """A stage whose one step uses the network of the job before it."""
 
-    def steps(self, place: Place, before: Step | None) -> list[Step]:
+    def steps(self, place: Place, before: StageStep | None) -> list[StageStep]:
         return [self.step(place, job_before(self, place, before))]
 
     @abstractmethod
@@ -64,7 +64,7 @@ class NetworkStage(Stage):
 
 
 @dataclass(frozen=True)
-class NetworkStep(Step):
+class NetworkStep(StageStep):
     """A step whose result is one file, made once."""
 
     before: JobStep

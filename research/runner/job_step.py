@@ -36,14 +36,14 @@ from fedmed.settings.site import SiteConfig
 from research.runner.job_scores import RUN, check_complete, read_job_scores, read_rounds, tested_patients
 from research.runner.score_table import joined
 from research.runner.site_lists import state_of_files
-from research.runner.stages import Place, Stage, Step
+from research.runner.stages import Place, Stage, StageStep
 from research.runner.start_model import models_for
 
 MADE_OF, STARTED_WITH, LOG = "made_of.json", "started_with.json", "log.txt"
 
 
 @dataclass(frozen=True)
-class JobStep(Step):
+class JobStep(StageStep):
     """A job with one seed, and the scores of its sites.
 
     Where sites take turns in the table's places, scores are those of the place, and units are told apart by the turn.
@@ -226,7 +226,7 @@ def _logged(path: Path) -> Iterator[None]:
         handler.close()
 
 
-def job_before(stage: Stage, place: Place, before: Step | None) -> JobStep:
+def job_before(stage: Stage, place: Place, before: StageStep | None) -> JobStep:
     """The step before, of a stage that goes on from a finished job.
 
     Raises:

@@ -29,7 +29,7 @@ class Place:
         return self.runs / "lists"
 
 
-class Step:
+class StageStep:
     """Result of one stage of one arm and seed; it is made once, and found again by its path.
 
     This base stands for what is there without any work.
@@ -40,7 +40,7 @@ class Step:
     apart: ClassVar[bool] = (
         False  # whether chains that begin alike and differ in such a step are done by several processes
     )
-    start: "Step | None" = None  # the step whose model it goes on with: its scores then stand for that one's
+    start: "StageStep | None" = None  # the step whose model it goes on with: its scores then stand for that one's
 
     def machines(self) -> Sequence[SiteConfig]:
         """Settings of the sites whose machine it uses."""
@@ -72,7 +72,7 @@ class Stage(YamlModel, ABC):
         return None
 
     @abstractmethod
-    def steps(self, place: Place, before: Step | None) -> Sequence[Step]:
+    def steps(self, place: Place, before: StageStep | None) -> Sequence[StageStep]:
         """Steps on one result of the stage before, or on nothing; a FedMedError if that is impossible."""
 
 
@@ -82,7 +82,7 @@ class ArmWork:
 
     arm: str  # its name
     name: str  # of the arm with its seed, for messages; the first arm's where several have the same work
-    steps: tuple[Step, ...]  # each after the one that it is made on
+    steps: tuple[StageStep, ...]  # each after the one that it is made on
 
     @property
     def path(self) -> Path:
@@ -119,7 +119,7 @@ def merged(works: Iterable[ArmWork]) -> list[ArmWork]:
     return list(planned.values())
 
 
-def _after(stages: Sequence[Stage], place: Place, before: Step) -> list[Step]:
+def _after(stages: Sequence[Stage], place: Place, before: StageStep) -> list[StageStep]:
     if not stages:
         return []
     return [each for step in stages[0].steps(place, before) for each in (step, *_after(stages[1:], place, step))]

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from research.runner.experiment_data import ExperimentData
 from research.runner.hospital_data import HospitalData
-from research.runner.stages import Place, Stage, Step
+from research.runner.stages import Place, Stage, StageStep
 
 QUANTILES = torch.linspace(0.05, 0.95, 7)
 
 
 @dataclass(frozen=True)
-class UntrainedStep(Step):
+class UntrainedStep(StageStep):
     """Nothing to make, and a folder for what is trained on it."""
 
     path: Path
@@ -36,7 +36,7 @@ class RandomEncoder(Stage):
 
     needs: ClassVar[type[ExperimentData]] = HospitalData
 
-    def steps(self, place: Place, before: Step | None) -> list[UntrainedStep]:
+    def steps(self, place: Place, before: StageStep | None) -> list[UntrainedStep]:
         return [UntrainedStep(place.runs / f"{place.data.name}-no-pretraining-{place.seed}")]
 
 
@@ -65,5 +65,5 @@ def read_grey_levels(network: Any) -> None:
 class GreyLevelEncoder(RandomEncoder):
     """A control without any network: a linear classifier on :class:`GreyLevels`."""
 
-    def steps(self, place: Place, before: Step | None) -> list[UntrainedStep]:
+    def steps(self, place: Place, before: StageStep | None) -> list[UntrainedStep]:
         return [replace(step, change=read_grey_levels) for step in super().steps(place, before)]

@@ -22,7 +22,7 @@ def run_works(planned: Sequence[ArmWork], jobs: int | None = None, dask: str | N
     A terminal gets a bar, anything else a line a run.
 
     Args:
-        asked: of all tables; equal ones are done once.
+        planned: of all tables; equal ones are done once.
         jobs: processes; None = what the machine allows.
         dask: address of a Dask scheduler that runs them instead.
 

@@ -69,7 +69,7 @@ def submit(write_tiny_job, bait, hostile_jobs, tmp_path):
 
 def assert_nothing_was_read(federation, bait, said: str = "", jobs: tuple[str, ...] = ()) -> None:
     """Search what server and lead hold: files, the server's words, descriptions and downloads of jobs."""
-    assert not bait.asked, "somebody has asked the address"
+    assert not bait.requested, "somebody has asked the address"
     session = federation.session("lead")
     held = [said, json.dumps(session.list_jobs(detailed=True)), *(json.dumps(session.get_job_meta(id)) for id in jobs)]
     assert not bait.found_in("\n".join(held)), held

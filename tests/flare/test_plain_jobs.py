@@ -185,7 +185,7 @@ def test_the_server_refuses_a_hostile_job_when_it_is_submitted(run_kit, write, b
     run_kit(SERVER)
     taken, said = submit(write(name))
     assert not taken and ("has no place in a job" in said or "is not plain JSON" in said), said
-    assert not bait.found_in(said) and not bait.asked
+    assert not bait.found_in(said) and not bait.requested
 
 
 @pytest.mark.parametrize("name", CLIENT)
@@ -193,7 +193,7 @@ def test_a_site_refuses_it_too_and_answers_with_a_code(run_kit, write, bait, nam
     kit = run_kit(SITE)
     reply = deploy_at_site(kit, write(name) / "app_supervised")
     assert reply.body == "NOT_PLAIN_JSON" and reply.get_header(MsgHeader.RETURN_CODE) == ReturnCode.ERROR
-    assert not bait.asked and not bait.found_in(caplog.text)
+    assert not bait.requested and not bait.found_in(caplog.text)
     assert not (kit / ID).exists(), "it was unpacked"
     assert f"job {ID}: NOT_PLAIN_JSON: the job's app: 'config" in caplog.text or "custom" in caplog.text
 
@@ -202,7 +202,7 @@ def test_a_site_refuses_it_too_and_answers_with_a_code(run_kit, write, bait, nam
 def test_the_server_refuses_its_own_app_when_it_is_deployed(run_kit, write, bait, name):
     kit = run_kit(SERVER)
     assert deploy_at_server(kit, write(name) / "app_server") == "NOT_PLAIN_JSON"
-    assert not bait.asked and not (kit / ID).exists()
+    assert not bait.requested and not (kit / ID).exists()
 
 
 def test_a_good_job_passes(run_kit, write):
@@ -319,9 +319,9 @@ def test_a_server_evaluates_nothing_even_of_a_job_that_was_not_looked_at(
     monkeypatch.setattr(JobMetaValidator, "validate", VALIDATE)
     monkeypatch.setattr(AppDeployer, "deploy", DEPLOY)
     taken, said = submit(job)
-    assert not bait.asked and not bait.found_in(said)
+    assert not bait.requested and not bait.found_in(said)
     assert not taken or name in hostile_jobs.CLIENT
-    assert not bait.found_in(deploy_at_server(kit, job / "app_server")) and not bait.asked
+    assert not bait.found_in(deploy_at_server(kit, job / "app_server")) and not bait.requested
 
 
 @pytest.mark.parametrize("name", CLIENT)
@@ -329,11 +329,11 @@ def test_neither_does_a_site_nor_the_process_of_a_job(run_kit, write, bait, name
     kit, app = run_kit(SITE), write(name) / "app_supervised"
     monkeypatch.setattr(AppDeployer, "deploy", DEPLOY)
     reply = deploy_at_site(kit, app)
-    assert not bait.asked and not bait.found_in(str(reply.body))
+    assert not bait.requested and not bait.found_in(str(reply.body))
     deployed = kit / ID / f"app_{SITE}"
     shutil.copytree(app, deployed, dirs_exist_ok=True)
     said = load_in_job(run_kit, kit, deployed)
-    assert not bait.asked and not bait.found_in(said)
+    assert not bait.requested and not bait.found_in(said)
     assert is_log_streaming_allowed() is False, "the job has changed a setting of the site's own"
 
 

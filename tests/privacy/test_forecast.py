@@ -118,7 +118,7 @@ def test_the_account_is_foretold(tiny_job, blind):
     job = tiny_job(sites=TWO, rounds=4)
     noise = {"clip_norm": 1.0, "noise_multiplier": 8.0, "allowed_metrics": []}
     free = forecast(job, blind(privacy=noise))
-    assert free.epsilon[0] == 0 and 2 < free.epsilon[1] < 3 and free.updates == free.asked == 4
+    assert free.epsilon[0] == 0 and 2 < free.epsilon[1] < 3 and free.updates == free.training_rounds == 4
     strict = forecast(job, blind(privacy={**noise, "max_epsilon": 2.0}))
     assert strict.updates == 3 and strict.epsilon[1] < 2 < free.epsilon[1]
     assert [s.rounds for s in strict.disclosures if s.task == "train"] == [(0, 2)]
