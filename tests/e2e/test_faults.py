@@ -1,4 +1,7 @@
-"""Faults in real NVFlare processes: nothing is lost, and what NVFlare gives up goes on after the last good round."""
+"""Faults in real NVFlare processes: nothing is lost, and what NVFlare gives up goes on after the last good round.
+
+All of it is slow; in one process the same is in tests/federation/test_faults_in_process.py and tests/recovery.
+"""
 
 import json
 import os
@@ -61,6 +64,7 @@ def assert_equal(ours, theirs):
         assert all(torch.equal(tensor, other["model"][key]) for key, tensor in content["model"].items()), name
 
 
+@pytest.mark.slow
 def test_nan_and_a_stale_round_are_refused_and_the_run_ends_well(job, tmp_path):
     folder = make_faulty(job(rounds=3, min_clients=1), {"ct_east": {"0": "nan", "1": "stale round"}})
     run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
@@ -158,6 +162,7 @@ def goes_on(tmp_path, tiny_site_configs):
     return goes_on
 
 
+@pytest.mark.slow
 def test_a_killed_site_process_ends_the_job_and_nothing_is_lost(federation, job, goes_on, tmp_path):
     clean = job(rounds=3)
     faulty = make_faulty(job("faulty", rounds=3), {"ct_east": {"1": "kill"}}, mark=str(tmp_path / "killed"))

@@ -231,6 +231,7 @@ def test_a_request_reaches_no_other_file_of_weights(infer, expected, studies):
     assert_same_label(infer(CT, "oblique", model_filename="other.pt")[0], expected, studies)
 
 
+@pytest.mark.slow
 def test_the_label_of_the_stock_app_is_the_same(label_server, label_client, ct_bundle, expected, studies, tmp_path):
     with label_server(studies, ct_bundle, options=("--stock", "--work", str(tmp_path / "work"))) as stock:
         file, _ = label_client(stock.url, ASK, model=CT, image="oblique")
@@ -351,6 +352,7 @@ def test_pages_from_elsewhere_are_refused(server):
     assert post(infer, Origin=server.url)[0] == 200
 
 
+@pytest.mark.slow
 def test_weights_that_do_not_fit_stop_the_start(label_server, tool_bundle, studies, tmp_path):
     root = tmp_path / TOOLS
     shutil.copytree(tool_bundle, root)

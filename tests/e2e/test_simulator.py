@@ -3,6 +3,10 @@
 Semi-supervised training with a thread for each site is in test_what_leaves_a_site.py.
 """
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from fedmed.durable_files import load_tensors
@@ -10,6 +14,7 @@ from fedmed.federation.loop import run_job
 from tests.e2e import runs
 from tests.e2e.runs import model, same, simulate
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 ALGORITHMS = {
     "fedavg": {"server_step": "adamw"},
@@ -20,7 +25,6 @@ ALGORITHMS = {
     "fedrep": {"algorithm": "fedrep", "server_step": "adamw"},
     "fedbn": {"algorithm": "fedbn"},
 }
-QUICK = {("scaffold", 2)}  # (algorithm, threads)
 STATE = "simulate_job/fedmed/state/round_1.pt"
 
 
@@ -41,20 +45,35 @@ def test_with_one_thread_it_equals_the_loop(job, tmp_path):
     assert same(model(tmp_path / "ws"), model(tmp_path / "loop"))
 
 
-@pytest.mark.parametrize(
-    ("name", "threads"),
-    [
-        pytest.param(name, threads, marks=() if (name, threads) in QUICK else pytest.mark.slow)
-        for name in ALGORITHMS
-        for threads in (1, 2)
-    ],
-)
-def test_every_algorithm_equals_the_loop(name, threads, write_tiny_tools_job, allow_extras, tmp_path):
-    """The model and what each site keeps of the last round: its layers, its optimizer, the algorithm's state."""
+@pytest.fixture
+def tools_job(write_tiny_tools_job, allow_extras, tmp_path):
+    """Return a function: one of the algorithms -> a tiny job of two sites with it."""
     allow_extras("amplitude", "control_difference")
-    spec = {"rounds": 2, "steps": 2, "evaluate": False, "select": "last", **ALGORITHMS[name]}
-    folder = write_tiny_tools_job(tmp_path, **spec)
+    spec = {"rounds": 2, "steps": 2, "evaluate": False, "select": "last"}
+    return lambda name: write_tiny_tools_job(tmp_path, **spec, **ALGORITHMS[name])
+
+
+def test_the_script_runs_it_equals_the_loop_and_leaves_a_report(tools_job, tmp_path):
+    """With the algorithm that keeps and sends the most, on both sides."""
+    folder = tools_job("scaffold")
+    command = [sys.executable, str(CHECKOUT / "scripts" / "simulate.py"), str(folder), "--workspace", "ws"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "round 2/2 finished" in done.stdout and (tmp_path / "ws/report/report.html").is_file()
+    assert_equals_the_loop(folder, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_equals_the_loop(name, threads, tools_job, tmp_path):
+    folder = tools_job(name)
     simulate(folder, tmp_path / "ws", threads)
+    assert_equals_the_loop(folder, tmp_path)
+
+
+def assert_equals_the_loop(folder, tmp_path):
+    """The model and what each site keeps of the last round: its layers, its optimizer, the algorithm's state."""
     run_job(folder, tmp_path / "loop")
     assert same(model(tmp_path / "ws"), model(tmp_path / "loop"))
     sites = sorted(path.parents[3].name for path in (tmp_path / "loop").glob(f"*/{STATE}"))
