@@ -16,12 +16,12 @@ class Bait:
 
     Attributes:
         folder: where the file lies.
-        asked: paths that somebody has requested from the address.
+        requested: paths that somebody has requested from the address.
     """
 
     folder: Path
     words: dict[str, str] = field(default_factory=lambda: {k: f"bait-{k}-7f3a9c" for k in ("env", "file", "url")})
-    wanted_now: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.file = self.folder / "bait.txt"
@@ -30,7 +30,7 @@ class Bait:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
-                bait.wanted_now.append(self.path)
+                bait.requested.append(self.path)
                 self.send_response(200)
                 self.end_headers()
                 self.wfile.write(f'token = "{bait.words["url"]}"\n'.encode())

@@ -14,7 +14,7 @@ LONGEST = 1 << 20  # characters, and bytes of a file
 DEEPEST = 20  # lists and mappings in one another
 MOST = 20_000  # values and keys, those that aliases repeat counted each time
 LONGEST_VALUE = 20_000  # characters of one value
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where it is there, is ten times quicker
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where it is there, is ten times quicker
 
 
 class TooLarge(yaml.MarkedYAMLError):
@@ -67,7 +67,7 @@ def check_limits(text: str, aliases: bool = True) -> None:
     if len(text) > LONGEST:
         raise _too_large(f"has more than {LONGEST} characters")
     count = _Count()
-    for event in yaml.parse(text, _Loader):
+    for event in yaml.parse(text, Loader):
         if isinstance(event, yaml.CollectionStartEvent):
             count.open.append(_Part(event.anchor))
             if len(count.open) - 1 > DEEPEST:

@@ -113,7 +113,7 @@ def test_a_right_file_becomes_a_model_that_does_not_change(read):
         ("folder: long/enough/to/fail", "key 'folder' is 'long/enough/to/fail'; choose a shorter one"),
         ("rounds: 2\n\nrounds: 3", "line 3: key 'rounds' occurs twice, in line 1 and here; remove one"),
         ("people:\n- name: a\n  name: b", "line 3: key 'name' occurs twice"),
-        ("a: [1, 2\nb: 3", "line 2: not a readable YAML file (expected ',' or ']'"),
+        ("a: [1, 2\nb: 3", "line 2: not a readable YAML file (did not find expected ',' or ']'"),
         ("- a\n- b", "holds a list; it must hold 'key: value' lines"),
         ("", "is empty; it must hold"),
         ("free: &x\n  a: *x", "cannot be used (Circular reference"),

@@ -152,7 +152,10 @@ def seed_everything(seed: int) -> None:
     """Seed the global generators: weights, dropout, and libraries that draw from them."""
     random.seed(seed)
     np.random.seed(seed)
-    torch.manual_seed(seed)
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:  # the same on a CPU alone, where PyTorch writes down the call for a GPU that may come, which takes longer
+        torch.default_generator.manual_seed(seed)
 
 
 def initial_network(parser: ConfigParser, seed: int) -> nn.Module:

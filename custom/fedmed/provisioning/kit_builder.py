@@ -11,7 +11,6 @@ from nvflare.lighter.entity import Project
 from nvflare.lighter.spec import Builder, ProvisionContext
 
 from fedmed.errors import SiteConfigError
-from fedmed.jobs.app_configs import job_classes
 from fedmed.jobs.app_shape import LIMITS
 from fedmed.provisioning.project_file import Participant, Role
 from fedmed.settings.yaml_model import Document, check_model
@@ -96,6 +95,9 @@ def _site_resources(resources: dict[str, Any]) -> None:
 
 
 def _allow(resources: dict[str, Any]) -> None:
+    # Here and not above: it loads MONAI, for which a mistake in a project file need not wait.
+    from fedmed.jobs.app_configs import job_classes
+
     resources["class_allow_list"] = job_classes()  # of what NVFlare lists itself, what FedMed's jobs name alone
     resources["class_list_enforcement_mode"] = "enforce"
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from fedmed.errors import FedMedError
-from fedmed.yaml_limits import LONGEST, TooLarge, check_limits
+from fedmed.yaml_limits import LONGEST, Loader, TooLarge, check_limits
 
 Place = tuple[str | int, ...]  # keys and numbers of entries, from the outside in
 
@@ -77,7 +77,7 @@ def parse_yaml(
             mistake = Mistake(str(problem.problem), None if place is None else place.line + 1)
             raise refusal(error, path, [mistake], example) from problem
     try:
-        loader = yaml.SafeLoader(text)
+        loader = Loader(text)
         node = loader.get_single_node()
         twice = _note_lines(node, (), lines, set())
         values = None if node is None else loader.construct_document(node)
