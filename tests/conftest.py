@@ -82,6 +82,17 @@ def fedmed_home(tmp_path_factory):
     del os.environ["FEDMED_HOME"]
 
 
+@pytest.fixture(scope="session")
+def example_federation(tmp_path_factory):
+    """The example project, provisioned. Do not change it."""
+    from fedmed.provisioning.command_line import EXAMPLE
+    from fedmed.provisioning.kits import Federation, read_project
+
+    federation = Federation.open(tmp_path_factory.mktemp("provision") / "study")
+    federation.provision(read_project(EXAMPLE))
+    return federation
+
+
 @pytest.fixture(autouse=True)
 def same_log():
     """Scripts that a test runs in this process quieten FedMed's log, and the next test may look into it."""

@@ -29,6 +29,15 @@ def configs(bundle):
     return lambda *names: [str(bundle / "configs" / f"{name}.yaml") for name in names]
 
 
+@pytest.fixture(scope="module")
+def facts(request, fedmed_home, tmp_path_factory):
+    """Places of a tiny site with videos of tools, and the module's ``SMALL``, with which a step takes little time."""
+    out, root = tmp_path_factory.mktemp("out"), demo_site("lap_tools_tiny", "lap_cho1", fedmed_home)
+    places = {"ckpt_dir": str(out / "models"), "output_dir": str(out / "eval"), "cache_dir": str(out / "cache")}
+    data = {"bundle_root": str(request.module.BUNDLE), "dataset_dir": str(root), "device": "cpu"}
+    return {**data, **places, **request.module.SMALL}
+
+
 @pytest.fixture(scope="session")
 def site_facts(bundle, fedmed_home):
     """Return a function: tiny demo site -> its data settings."""

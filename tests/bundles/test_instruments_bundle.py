@@ -25,7 +25,6 @@ from fedmed.bundles.contract import Use, faults
 from fedmed.errors import BundleError, SharingError
 from fedmed.jobs.app_configs import role_differences
 from fedmed.systems.fedst.method import FedST
-from fedmed_demo import demo_site
 from tests.bundles.one_bundle import WITHOUT_FEDMED, OneBundle
 
 NAME = "instrument_segmentation"
@@ -48,15 +47,6 @@ def networks():
         return made[overlays]
 
     return once
-
-
-@pytest.fixture(scope="module")
-def facts(fedmed_home, tmp_path_factory):
-    """Places of a tiny site whose videos have masks, and a size at which a step takes little time."""
-    out = tmp_path_factory.mktemp("out")
-    root = demo_site("lap_tools_tiny", "lap_cho1", fedmed_home)
-    places = {"ckpt_dir": str(out / "models"), "output_dir": str(out / "eval"), "cache_dir": str(out / "cache")}
-    return {"bundle_root": str(BUNDLE), "dataset_dir": str(root), "device": "cpu", **places, **SMALL}
 
 
 @pytest.mark.parametrize("overlay", [None, *OVERLAYS])

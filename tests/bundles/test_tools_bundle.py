@@ -23,21 +23,11 @@ from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.stored_video import Extraction
 from fedmed.errors import DataError
 from fedmed.training.trainer import one_cycle
-from fedmed_demo import demo_site
 from tests.bundles.one_bundle import WITHOUT_FEDMED, OneBundle
 
 HERE = OneBundle("surgical_tool_classification")
 BUNDLE, configs, parse = HERE.root, HERE.configs, HERE.parse
 SMALL = {"image_size": [24, 32], "batch_size": 16, "max_epochs": 1}
-
-
-@pytest.fixture(scope="module")
-def facts(fedmed_home, tmp_path_factory):
-    """Places of a tiny site, and a size at which a step takes little time."""
-    out = tmp_path_factory.mktemp("out")
-    root = demo_site("lap_tools_tiny", "lap_cho1", fedmed_home)
-    places = {"ckpt_dir": str(out / "models"), "output_dir": str(out / "eval"), "cache_dir": str(out / "cache")}
-    return {"bundle_root": str(BUNDLE), "dataset_dir": str(root), "device": "cpu", **places, **SMALL}
 
 
 def test_the_published_values():

@@ -157,6 +157,32 @@ def new_federation(tmp_path_factory, fedmed_home):
         federation.close()
 
 
+@pytest.fixture(scope="module")
+def start_federation(new_federation):
+    """Return a function that runs a federation with other kits than the usual; it ends with the module.
+
+    It takes the sites' roles, participant -> parts that its kit lacks, participant -> variables of its environment, and
+    further entries of those kits' resources.
+    """
+    running = []
+
+    def start(sites: dict[str, str], without: dict, environment: dict | None = None, **resources: Any) -> Any:
+        running.append(federation := new_federation(sites))
+        for name, parts in without.items():
+            path = federation.kit(name) / "local" / "resources.json.default"
+            content = json.loads(path.read_text()) | resources
+            content["components"] = [part for part in content["components"] if part["id"] not in parts]
+            path.write_text(json.dumps(content))
+        usual = federation.environment
+        federation.environment = lambda name: usual(name) | (environment or {}).get(name, {})
+        federation.start_all()
+        return federation
+
+    yield start
+    for federation in running:
+        federation.close()
+
+
 @pytest.fixture(scope="session")
 def federation(new_federation):
     """A running federation: server, ct_north (labels), ct_east (none), ct_west (only scored); see provisioned.py."""

@@ -97,24 +97,9 @@ def submit(tmp_path):
 
 
 @pytest.fixture
-def started(new_federation):
+def started(start_federation):
     """Return a function: participant -> parts that its kit lacks -> a running federation. Such kits take any class."""
-    running = []
-
-    def start(without):
-        federation = new_federation(SITES)
-        running.append(federation)
-        for name, parts in without.items():
-            path = federation.kit(name) / "local" / "resources.json.default"
-            resources = json.loads(path.read_text())
-            resources["components"] = [part for part in resources["components"] if part["id"] not in parts]
-            path.write_text(json.dumps({**resources, "class_allow_list": ["*"]}))
-        federation.start_all()
-        return federation
-
-    yield start
-    for federation in running:
-        federation.close()
+    return lambda without: start_federation(SITES, without, class_allow_list=["*"])
 
 
 def holds(folder, secret: bytes) -> list:

@@ -1,6 +1,6 @@
 """Faults in real NVFlare processes: nothing is lost, and what NVFlare gives up goes on after the last good round.
 
-All of it is slow; in one process the same is in tests/federation/test_faults_in_process.py and tests/recovery.
+In one process the same is in tests/federation/test_faults_in_process.py and tests/recovery.
 """
 
 import json
@@ -20,6 +20,7 @@ from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from tests.e2e.runs import rounds, same_models
 
+pytestmark = pytest.mark.slow
 CHECKOUT = Path(__file__).resolve().parents[2]
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
@@ -64,7 +65,6 @@ def assert_equal(ours, theirs):
         assert all(torch.equal(tensor, other["model"][key]) for key, tensor in content["model"].items()), name
 
 
-@pytest.mark.slow
 def test_nan_and_a_stale_round_are_refused_and_the_run_ends_well(job, tmp_path):
     folder = make_faulty(job(rounds=3, min_clients=1), {"ct_east": {"0": "nan", "1": "stale round"}})
     run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
@@ -79,7 +79,6 @@ def test_nan_and_a_stale_round_are_refused_and_the_run_ends_well(job, tmp_path):
     assert "round 3/3 finished" in run.stdout and (tmp_path / "ws/report/report.html").is_file()
 
 
-@pytest.mark.slow
 def test_a_run_to_which_no_labelled_site_contributed_fails_and_says_who_did(job, tmp_path):
     folder = make_faulty(job(rounds=2, min_clients=1), {"ct_north": {"0": "nan", "1": "nan"}})
     run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
@@ -89,7 +88,6 @@ def test_a_run_to_which_no_labelled_site_contributed_fails_and_says_who_did(job,
     assert "Contributed to the model: ct_north to none of 2 rounds" in " ".join(shown.stdout.split()), shown.stdout
 
 
-@pytest.mark.slow
 def test_a_killed_simulation_goes_on_and_ends_like_one_that_was_not(job, tmp_path):
     folder = job(rounds=3)
     run_job(folder, tmp_path / "whole")
@@ -121,7 +119,6 @@ def spoil(path):
     path.write_bytes(content)
 
 
-@pytest.mark.slow
 def test_flipped_bytes_in_every_file_of_the_last_round_are_named_and_the_simulation_goes_back_one(job, tmp_path):
     folder = job(rounds=3)
     run_job(folder, tmp_path / "whole")
@@ -162,7 +159,6 @@ def goes_on(tmp_path, tiny_site_configs):
     return goes_on
 
 
-@pytest.mark.slow
 def test_a_killed_site_process_ends_the_job_and_nothing_is_lost(federation, job, goes_on, tmp_path):
     clean = job(rounds=3)
     faulty = make_faulty(job("faulty", rounds=3), {"ct_east": {"1": "kill"}}, mark=str(tmp_path / "killed"))
@@ -176,7 +172,6 @@ def test_a_killed_site_process_ends_the_job_and_nothing_is_lost(federation, job,
     assert "from round 2 of 3" in said and f"ct_east needs its own state of round 1, in {job_id}" in said
 
 
-@pytest.mark.slow
 def test_a_site_whose_kept_state_is_damaged_names_it_and_the_next_job_goes_back_a_round(
     federation, job, goes_on, tmp_path
 ):
@@ -211,7 +206,6 @@ def until(what, seconds=600):
     return outcome
 
 
-@pytest.mark.slow
 def test_a_killed_server_goes_on_after_its_restart(own_federation, job, goes_on, tmp_path):
     clean, federation = job(rounds=3), own_federation
     settings = {"seconds": 600, "mark": str(tmp_path / "late")}
@@ -230,7 +224,6 @@ def test_a_killed_server_goes_on_after_its_restart(own_federation, job, goes_on,
     assert "the server finds it in its own folder" in said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("min_clients", [1, None])
 def test_a_site_that_starts_anew_is_waited_for_no_longer(own_federation, job, tmp_path, min_clients):
     """Its supervisor has it back in seconds: heartbeats go on, and only the job's process there is gone."""
@@ -251,7 +244,6 @@ def test_a_site_that_starts_anew_is_waited_for_no_longer(own_federation, job, tm
     assert lines[1]["refused"][0]["reason"].startswith("the job's process is gone")
 
 
-@pytest.mark.slow
 def test_a_kit_that_is_started_twice_is_named_at_the_server_and_at_both_places(new_federation):
     """NVFlare lets the two push each other out, and says nothing."""
     federation = new_federation({"ct_north": "supervised"})
@@ -274,7 +266,6 @@ def test_a_kit_that_is_started_twice_is_named_at_the_server_and_at_both_places(n
     federation.close()
 
 
-@pytest.mark.slow
 def test_a_killed_process_at_the_server_is_named_in_the_jobs_own_log(own_federation, job, tmp_path):
     settings = {"seconds": 600, "mark": str(tmp_path / "late")}
     faulty = make_faulty(job("faulty", rounds=3), {"ct_east": {"1": "late"}}, **settings)
@@ -287,7 +278,6 @@ def test_a_killed_process_at_the_server_is_named_in_the_jobs_own_log(own_federat
     assert "ended without its last word" in said and f"scripts/resume.py {job_id}" in said
 
 
-@pytest.mark.slow
 def test_a_site_that_vanishes_is_waited_for_no_longer_and_comes_back_with_its_state(
     own_federation, job, goes_on, tmp_path, missing
 ):
@@ -326,7 +316,6 @@ def missing(monkeypatch):
     return missing
 
 
-@pytest.mark.slow
 def test_a_late_answer_is_dropped_and_counts_in_no_later_round(job, tmp_path, missing):
     clean = job(rounds=3, min_clients=1, task_timeout=45)
     settings = {"seconds": 60, "mark": str(tmp_path / "late")}
@@ -341,7 +330,6 @@ def test_a_late_answer_is_dropped_and_counts_in_no_later_round(job, tmp_path, mi
     assert same_models(tmp_path / "ws", tmp_path / "whole")
 
 
-@pytest.mark.slow
 def test_a_full_disk_at_the_server_leaves_the_last_good_round(job, tmp_path, monkeypatch):
     monkeypatch.setenv("FAULTY_PERSISTOR_MARK", str(tmp_path / "full"))
     clean, full = job(rounds=3), make_faulty(job("full", rounds=3), {})
@@ -360,7 +348,6 @@ def test_a_full_disk_at_the_server_leaves_the_last_good_round(job, tmp_path, mon
     assert same_models(tmp_path / "ws", tmp_path / "whole")
 
 
-@pytest.mark.slow
 def test_the_other_faults_are_named_in_the_record_and_the_run_goes_on(job, tmp_path):
     expected = {
         "raise": "answered EXECUTION_EXCEPTION",

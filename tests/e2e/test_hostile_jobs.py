@@ -23,30 +23,10 @@ def bait(tmp_path_factory, hostile_jobs):
 
 
 @pytest.fixture(scope="module")
-def started(new_federation, bait, hostile_jobs):
-    """Return a function: participant -> parts that its kit lacks -> a running federation of a server and a site.
-
-    They end with the module: idle participants still take time from the tests after it.
-    """
-    running = []
-
-    def start(without: dict[str, set[str]]):
-        federation = new_federation({SITE: "supervised"})
-        running.append(federation)
-        for name, parts in without.items():
-            path = federation.kit(name) / "local" / "resources.json.default"
-            resources = json.loads(path.read_text())
-            resources["components"] = [part for part in resources["components"] if part["id"] not in parts]
-            path.write_text(json.dumps(resources))
-        usual = federation.environment
-        word = bait.words["env"]
-        federation.environment = lambda name: {**usual(name), hostile_jobs.VARIABLE: f"{word}-at-{name}"}
-        federation.start_all()
-        return federation
-
-    yield start
-    for federation in running:
-        federation.close()
+def started(start_federation, bait, hostile_jobs):
+    """Return a function: participant -> parts that its kit lacks -> a running federation with the bait."""
+    words = {name: {hostile_jobs.VARIABLE: f"{bait.words['env']}-at-{name}"} for name in ("server", SITE)}
+    return lambda without: start_federation({SITE: "supervised"}, without, words)
 
 
 @pytest.fixture(scope="module")

@@ -37,20 +37,10 @@ from nvflare.security.security import EmptyAuthorizer
 from fedmed.checks.startup_kit import check_kit, read_kit
 from fedmed.errors import JobError, SiteConfigError
 from fedmed.flare import job_archive, job_gate, json_only
-from fedmed.provisioning.command_line import EXAMPLE
-from fedmed.provisioning.kits import Federation, read_project
 
 SERVER, SITE, LEAD = "fl.example.org", "hospital_a", "lead@example.org"
 ID, OTHER = "0a4c5f3e-2b1d-4c6e-8f70-9182a3b4c5d6", "7d9e8f60-5a4b-4c3d-9e2f-1a0b9c8d7e6f"
 VALIDATE, DEPLOY = JobMetaValidator.validate, AppDeployer.deploy
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """The example project, provisioned. Do not change it."""
-    federation = Federation.open(tmp_path_factory.mktemp("plain") / "study")
-    federation.provision(read_project(EXAMPLE))
-    return federation
 
 
 @pytest.fixture
@@ -80,7 +70,7 @@ def restored(monkeypatch):
 
 
 @pytest.fixture
-def run_kit(made, tmp_path, monkeypatch, restored):
+def run_kit(example_federation, tmp_path, monkeypatch, restored):
     """Return a function: participant -> its kit, after this process has read it as that participant's would.
 
     With ``job`` the process is that of this job.
@@ -89,7 +79,7 @@ def run_kit(made, tmp_path, monkeypatch, restored):
     def run(name: str, job: str | None = None) -> Path:
         kit = tmp_path / "kits" / name
         if not kit.exists():
-            shutil.copytree(made.kits / name, kit)
+            shutil.copytree(example_federation.kits / name, kit)
         monkeypatch.chdir(kit)
         places = {"sp_scheme": "grpc", "sp_target": "x:1", "parent_url": "tcp://x:2", "parent_conn_sec": ""}
         args = argparse.Namespace(job_id=job, workspace=str(kit), client_name=name, **places)
@@ -105,14 +95,14 @@ def run_kit(made, tmp_path, monkeypatch, restored):
 
 
 @pytest.fixture
-def write(tmp_path, made, write_tiny_job, bait, hostile_jobs):
+def write(tmp_path, example_federation, write_tiny_job, bait, hostile_jobs):
     """Return a function: name of a hostile job -> its folder, signed by the lead; without a name a good one."""
 
     def write(name: str | None = None) -> Path:
         job = write_tiny_job(tmp_path / "jobs", "job", sites={SITE: "supervised"}, custom=False)
         if name:
             hostile_jobs.JOBS[name](job, bait)
-        return sign(made, job)
+        return sign(example_federation, job)
 
     return write
 
@@ -218,9 +208,9 @@ def test_a_good_job_passes(run_kit, write):
 # --- each submission once, under NVFlare's own id, as its study says
 
 
-def sign(made, job: Path) -> Path:
+def sign(example_federation, job: Path) -> Path:
     """Sign a job folder anew, as NVFlare's client does whenever one is submitted."""
-    startup = made.kits / LEAD / "startup"
+    startup = example_federation.kits / LEAD / "startup"
     sign_folders(str(job), load_private_key_file(str(startup / "client.key")), str(startup / "client.crt"))
     return job
 
@@ -260,7 +250,7 @@ def test_a_folder_that_is_there_stays(run_kit, write):
     assert (kit / ID / "fedmed" / "ledger.jsonl").read_text() == "{}"
 
 
-def test_a_signed_job_runs_once_and_again_when_it_is_submitted_again(run_kit, write, made, caplog):
+def test_a_signed_job_runs_once_and_again_when_it_is_submitted_again(run_kit, write, example_federation, caplog):
     kit, job = run_kit(SITE), write()
     app = job / "app_supervised"
     assert deploy_at_site(kit, app).body.startswith("deployed")
@@ -269,7 +259,7 @@ def test_a_signed_job_runs_once_and_again_when_it_is_submitted_again(run_kit, wr
     shutil.rmtree(kit / ID)
     for job_id in (ID, OTHER):
         assert deploy_at_site(kit, app, job_id).body == "RUN_BEFORE", "the hospital may have deleted its folder"
-    sign(made, job)
+    sign(example_federation, job)
     assert deploy_at_site(kit, app, OTHER).body.startswith("deployed")
 
 
@@ -369,8 +359,8 @@ def test_a_job_reads_no_secret_by_reference(run_kit, bait, hostile_jobs):
             secret_utils.resolve_secret_refs(reference)
 
 
-def test_a_kit_of_ours_passes_the_check_of_a_site(made):
-    assert list(check_kit(read_kit(made.kits / SITE), SITE)) == []
+def test_a_kit_of_ours_passes_the_check_of_a_site(example_federation):
+    assert list(check_kit(read_kit(example_federation.kits / SITE), SITE)) == []
 
 
 def test_nvflare_has_other_formats_in_the_known_places_only():

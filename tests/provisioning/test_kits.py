@@ -32,18 +32,10 @@ PEOPLE = {"project_admin": "admin@example.org", "lead": "lead@example.org", "mem
 SERVER = "fl.example.org"
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """The example project, provisioned. Do not change it."""
-    federation = Federation.open(tmp_path_factory.mktemp("provision") / "study")
-    federation.provision(read_project(EXAMPLE))
-    return federation
-
-
 @pytest.fixture
-def federation(made, tmp_path):
+def federation(example_federation, tmp_path):
     """A copy that a test may change."""
-    return Federation.open(shutil.copytree(made.folder, tmp_path / "study"))
+    return Federation.open(shutil.copytree(example_federation.folder, tmp_path / "study"))
 
 
 def read(folder: Path, name: str):
@@ -57,22 +49,22 @@ def component(resources: dict, name: str):
 # --- kits
 
 
-def test_every_participant_gets_a_kit_that_only_its_owner_reads(made):
-    assert {kit.name for kit in made.kits.iterdir()} == {SERVER, *SITES, *PEOPLE.values()}
-    for path in (made.folder, *made.folder.rglob("*")):
+def test_every_participant_gets_a_kit_that_only_its_owner_reads(example_federation):
+    assert {kit.name for kit in example_federation.kits.iterdir()} == {SERVER, *SITES, *PEOPLE.values()}
+    for path in (example_federation.folder, *example_federation.folder.rglob("*")):
         assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
-    assert os.access(made.kits / "hospital_a" / "startup" / "start.sh", os.X_OK)
-    assert (made.folder / ".gitignore").read_text() == "*\n"
+    assert os.access(example_federation.kits / "hospital_a" / "startup" / "start.sh", os.X_OK)
+    assert (example_federation.folder / ".gitignore").read_text() == "*\n"
 
 
 @pytest.mark.parametrize("name", [SERVER, "hospital_b"])
-def test_kits_allow_exactly_the_classes_that_jobs_name(made, name, tmp_path, write_tiny_job):
+def test_kits_allow_exactly_the_classes_that_jobs_name(example_federation, name, tmp_path, write_tiny_job):
     changes = {"full": {}, "partial": {"sharing": "block_6"}}
     jobs = [write_tiny_job(tmp_path, name, **change) for name, change in changes.items()]
     jobs += [JOBS / name for name in ("cxr_fedmoco", "cxr_linear", "cxr_finetune")]
     configs = [json.loads(path.read_text()) for job in jobs for path in job.rglob("config_fed_*.json")]
     assert {name for config in configs for name in class_paths(config)} == set(job_classes())
-    resources = read(made.kits / name, "resources.json.default")
+    resources = read(example_federation.kits / name, "resources.json.default")
     assert resources["class_allow_list"] == job_classes()
     assert resources["class_list_enforcement_mode"] == "enforce"
     assert not component(resources, "log_receiver"), "it writes into folders that sites name"
@@ -88,8 +80,8 @@ def class_paths(node):
             yield from class_paths(value)
 
 
-def test_a_site_keeps_its_logs_and_files_and_limits_what_leaves(made):
-    kit = made.kits / "hospital_a"
+def test_a_site_keeps_its_logs_and_files_and_limits_what_leaves(example_federation):
+    kit = example_federation.kits / "hospital_a"
     resources = read(kit, "resources.json.default")
     assert resources["allow_log_streaming"] is False and not component(resources, "site_log_streamer")
     assert resources["components"][2] == component(resources, "site_messages") == MESSAGES
@@ -99,26 +91,26 @@ def test_a_site_keeps_its_logs_and_files_and_limits_what_leaves(made):
     assert privacy["scopes"][0]["task_result_filters"][0]["path"] == "fedmed.flare.filters.SiteLimitsFilter"
 
 
-def test_the_server_stores_below_its_kit(made):
-    resources = read(made.kits / SERVER, "resources.json.default")
+def test_the_server_stores_below_its_kit(example_federation):
+    resources = read(example_federation.kits / SERVER, "resources.json.default")
     assert component(resources, "job_manager")["args"]["uri_root"] == "store/jobs"
     assert resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] == "store/snapshots"
-    for kit in made.kits.iterdir():
+    for kit in example_federation.kits.iterdir():
         for path in (kit / "local").iterdir():
             assert "/tmp/" not in path.read_text(), path
 
 
-def test_the_servers_settings_are_the_template(made):
+def test_the_servers_settings_are_the_template(example_federation):
     template = (TEMPLATES / "fedmed_server.yaml").read_text()
-    assert (made.kits / SERVER / "local/fedmed_server.yaml").read_text() == template
-    assert load_server(made.kits / SERVER).data_root is None
+    assert (example_federation.kits / SERVER / "local/fedmed_server.yaml").read_text() == template
+    assert load_server(example_federation.kits / SERVER).data_root is None
 
 
 @pytest.mark.parametrize(
     ("site", "list_"), [("hospital_a", "training"), ("hospital_b", "unlabeled"), ("hospital_c", "testing")]
 )
-def test_a_site_does_not_run_until_its_data_folder_is_filled_in(made, site, list_, tmp_path):
-    template = made.kits / site / "local" / "fedmed_site.yaml"
+def test_a_site_does_not_run_until_its_data_folder_is_filled_in(example_federation, site, list_, tmp_path):
+    template = example_federation.kits / site / "local" / "fedmed_site.yaml"
     text = template.read_text()
     assert f"'{list_}'" in text.split("data_root")[0] and "{" not in text.split("site:")[0]
     with pytest.raises(SiteConfigError, match="key 'data_root' is .*; the folder /FILL/IN/the/folder/of/your/images"):
@@ -142,8 +134,8 @@ def rights(kit: Path, org: str):
     return may
 
 
-def test_who_may_do_what_at_the_server(made):
-    may = rights(made.kits / SERVER, "study_office")
+def test_who_may_do_what_at_the_server(example_federation):
+    may = rights(example_federation.kits / SERVER, "study_office")
     job = ("submit_job", "abort_job", "delete_job", "download_job", "get_job_log")
     assert all(may("lead", right) and may("project_admin", right) and not may("member", right) for right in job)
     assert not may("lead", "abort_job", submitter="project_admin") and may("project_admin", "abort_job")
@@ -154,8 +146,8 @@ def test_who_may_do_what_at_the_server(made):
     assert not any(may(role, right) for role in PEOPLE for right in ("byoc", "configure_job_log", "clone_job"))
 
 
-def test_who_may_do_what_at_a_site(made):
-    may = rights(made.kits / "hospital_a", "hospital_a")
+def test_who_may_do_what_at_a_site(example_federation):
+    may = rights(example_federation.kits / "hospital_a", "hospital_a")
     reading = ("cat", "ls", "grep", "head", "tail", "show_errors", "report_env", "configure_site_log")
     assert not any(may(role, right) for role in PEOPLE for right in (*reading, "byoc"))
     assert may("org_admin", "restart", org="hospital_a") and not may("org_admin", "restart", org="hospital_b")
@@ -173,14 +165,14 @@ def test_custom_code_is_a_participants_own_choice(tmp_path):
 
 
 @pytest.mark.parametrize("name", [SERVER, "hospital_a"])
-def test_a_kit_prepared_for_containers_keeps_what_we_added(made, name, tmp_path):
+def test_a_kit_prepared_for_containers_keeps_what_we_added(example_federation, name, tmp_path):
     (tmp_path / "docker.yaml").write_text("runtime: docker\nparent: {docker_image: fedmed}\n")
-    command = [str(Path(sys.executable).with_name("nvflare")), "deploy", "prepare", str(made.kits / name)]
+    command = [str(Path(sys.executable).with_name("nvflare")), "deploy", "prepare", str(example_federation.kits / name)]
     places = ["--config", str(tmp_path / "docker.yaml"), "--output", str(tmp_path / "prepared")]
     env = {**os.environ, "HOME": str(tmp_path)}
     done = subprocess.run([*command, *places], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
-    kits = (made.kits / name, tmp_path / "prepared")
+    kits = (example_federation.kits / name, tmp_path / "prepared")
     before, after = (read(kit, "resources.json.default") for kit in kits)
     assert after["class_allow_list"] == before["class_allow_list"]
     assert after.get("allow_log_streaming") == before.get("allow_log_streaming")
