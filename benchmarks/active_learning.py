@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Do the label server's strategies hand out the scans that a model does worst?
 
-Predicts made-up scans of the demo's sites without training masks, whose masks are known, and gives the rank correlation
-(Spearman) of each score with 1 - Dice: 1 = the worst scan comes first, 0 = no better than any order.
+Predicts synthetic scans of the demo's sites without training masks, whose masks are known, and gives the rank
+correlation (Spearman) of each score with 1 - Dice: 1 = the worst scan comes first, 0 = no better than any order.
 
     benchmarks/active_learning.py models/covid_ct_segmentation --seeds 0 1 2 3
 """
@@ -76,7 +76,7 @@ def measure(model: Model, settings: dict, folder: Path, case: dict) -> dict[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path, help="bundle with weights")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3], help="of the made-up patients")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3], help="of the synthetic patients")
     parser.add_argument("--out", type=Path, help="JSON of every scan")
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Cost of an algorithm's changes of gradients and images in a step of training.
 
-AlexNet of the bundle for tools on made-up frames of 240 x 135 pixels, and gradient descent without momentum, as Markert
-(2022) trained. The calls of a correction are timed inside the steps that they belong to, on a CPU in CPU time, so that
-other work on the machine does not count. Targets: at most 3 % of a step for gradients, 10 % for images (FedDG, with a
-bank of five sites). What happens once a round, such as copies of the model, stands in a column of its own. A last line
-says how fast the engine of the sites is, without a correction, beside the same step written out (target 95 %).
+AlexNet of the bundle for tools on synthetic frames of 240 x 135 pixels, and gradient descent without momentum, as
+Markert (2022) trained. The calls of a correction are timed inside the steps that they belong to, on a CPU in CPU time,
+so that other work on the machine does not count. Targets: at most 3 % of a step for gradients, 10 % for images (FedDG,
+with a bank of five sites). What happens once a round, such as copies of the model, stands in a column of its own. A
+last line says how fast the engine of the sites is, without a correction, beside the same step written out (95 %).
 
     python benchmarks/corrections.py --threads 1
     python benchmarks/corrections.py --device cuda --steps 50

@@ -10,7 +10,7 @@ And what an amplitude shows of an image (amplitude).
 
 ``account`` adds the exact ε of Gaussian noise in brackets (Balle and Wang 2018), below which no bound can fall.
 ``dice`` runs the job once for each noise, with the same limits at every demo site and noise from a fixed seed, and
-prints the closing scores. ``cost`` is the least CPU time of one update on one thread. ``amplitude`` draws made-up
+prints the closing scores. ``cost`` is the least CPU time of one update on one thread. ``amplitude`` draws synthetic
 frames of two hospitals, the first one rebuilt of its amplitude with random phases, and with the amplitude of the other.
 """
 

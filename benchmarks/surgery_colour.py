@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Scores that colour alone reaches in the made-up operating room: it must be far less than what a small network finds.
+"""Scores that colour alone reaches in the synthetic operating room: far less than a small network finds.
 
 Renders some operations of each hospital of ``lap_tools`` at one frame a second, trains linear classifiers on colours
 and a small network on the same frames, and prints how both do on operations of other patients: balanced accuracy, for

@@ -35,7 +35,7 @@ HEAD = """\
 A folder of `jobs/` is a job of NVIDIA FLARE: run it with `scripts/simulate.py jobs/NAME` or `nvflare simulator
 jobs/NAME`. A file of `studies/` is the study alone: `scripts/simulate.py studies/NAME.yaml` runs it, as it runs your
 own, and `scripts/package_job.py studies/NAME.yaml JOB` writes the job folder. Those that end in `_paper` have the
-published network and schedule and need a GPU; the others end on two CPU cores in minutes, on made-up hospitals. What
+published network and schedule and need a GPU; the others end on two CPU cores in minutes, on synthetic hospitals. What
 each is stands in its first lines; [methods](methods/) and [algorithms](algorithms.md) say more.
 `scripts/write_docs.py` writes this page.
 """

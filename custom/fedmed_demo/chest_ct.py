@@ -1,4 +1,4 @@
-"""Make the chest CTs of a made-up hospital.
+"""Make the chest CTs of a synthetic hospital.
 
 Everything is drawn from one seed per patient, so that a scan does not depend on which others were made.
 """
@@ -29,7 +29,7 @@ FIELD_OF_VIEW = (344.0, 274.0)  # mm, width and depth, for a patient of average 
 
 @dataclass(frozen=True)
 class Scan:
-    """One made-up scan; all arrays but the affine have the image's shape (X, Y, Z)."""
+    """One synthetic scan; all arrays but the affine have the image's shape (X, Y, Z)."""
 
     image: np.ndarray  # int16, HU
     mask: np.ndarray  # uint8, 0 or 1: the site's annotation

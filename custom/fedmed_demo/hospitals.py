@@ -1,4 +1,4 @@
-"""The made-up hospitals of the CT federations: their scanners, patients and readers."""
+"""The synthetic hospitals of the CT federations: their scanners, patients and readers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

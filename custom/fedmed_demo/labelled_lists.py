@@ -1,4 +1,4 @@
-"""A second datalist of a made-up CT hospital, in which every scan has its mask, for experiments."""
+"""A second datalist of a synthetic CT hospital, in which every scan has its mask, for experiments."""
 
 import json
 import logging

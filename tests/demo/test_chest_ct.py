@@ -1,4 +1,4 @@
-"""Properties of a made-up chest CT, in numbers."""
+"""Properties of a synthetic chest CT, in numbers."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A list with every mask, beside that of a made-up site."""
+"""A list with every mask, beside that of a synthetic site."""
 
 import json
 

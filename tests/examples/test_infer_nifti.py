@@ -17,7 +17,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "infer_nifti.py"
 
 @pytest.fixture(scope="module")
 def scan(tmp_path_factory):
-    """A made-up CT with axes that point left, back and up, as scanners have them."""
+    """A synthetic CT with axes that point left, back and up, as scanners have them."""
     path = tmp_path_factory.mktemp("scan") / "scan.nii.gz"
     values = np.random.default_rng(11).integers(-1000, 400, (30, 26, 7)).astype(np.int16)
     nib.save(nib.Nifti1Image(values, np.diag([-4.0, -4.5, 8.0, 1.0]) + np.eye(4)[3] * [[9], [-7], [5], [0]]), path)

@@ -251,7 +251,7 @@ def test_a_bundle_that_says_its_pretraining_wrongly_is_refused(tmp_path, monkeyp
 # --- what is compared
 
 
-def test_a_made_up_image_fits_the_bundle(tmp_path):
+def test_a_synthetic_image_fits_the_bundle(tmp_path):
     for name, kind in {"covid_ct_segmentation": "chest CT", "cxr_classification": "chest X-ray"}.items():
         bundle = CHECKOUT_BUNDLES / name
         config = bundle / "configs" / "inference.yaml"

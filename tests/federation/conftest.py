@@ -35,7 +35,7 @@ LAYERS = {"overlays": ["layers"], "overrides": {"supervised": {"batch_size": 2, 
 
 
 def pairs(site, number=8):
-    """Made-up pairs for overlay ``layers``; sites are unlike."""
+    """Synthetic pairs for overlay ``layers``; sites are unlike."""
     draw = torch.Generator().manual_seed(ord(site))
     return [(torch.randn(3, generator=draw).tolist(), torch.randn(1, generator=draw).tolist()) for _ in range(number)]
 

@@ -15,7 +15,7 @@ from fedmed.settings.server import ALLOWED
 
 SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised", "e": "evaluate"}
 MODEL = {"encoder.w": torch.tensor([0.5, -1.5]), "decoder.w": torch.tensor([[0.25]])}
-MADE_UP = {"path": "momentum_rule.ServerMomentum", "args": {"beta": 0.5}}
+CUSTOM = {"path": "momentum_rule.ServerMomentum", "args": {"beta": 0.5}}
 
 
 class Store(SimpleNamespace):
@@ -59,12 +59,12 @@ class Fixed:
 @pytest.fixture
 def make(job_of, tmp_path, monkeypatch):
     """Return a function: a rule -> a server that keeps its state in memory only."""
-    monkeypatch.syspath_prepend(Path(__file__).parent / "made_up")
-    monkeypatch.setenv(ALLOWED, MADE_UP["path"])
+    monkeypatch.syspath_prepend(Path(__file__).parent / "custom_parts")
+    monkeypatch.setenv(ALLOWED, CUSTOM["path"])
     monkeypatch.setattr("fedmed.recovery.checkpoint.Checkpoints.save", lambda *a, **k: None)
 
     def make(rule=None, **said):
-        job = job_of(**{"name": "x", "sites": SITES, "rounds": 4, "steps": 2, "rule": MADE_UP, **said})
+        job = job_of(**{"name": "x", "sites": SITES, "rounds": 4, "steps": 2, "rule": CUSTOM, **said})
         server = Server(job, Store(), tmp_path)
         if rule is not None:
             server.applied.rule = rule

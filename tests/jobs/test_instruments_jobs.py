@@ -57,7 +57,7 @@ def test_what_stays_at_the_sites():
         assert (job.study.release_from == "all") is (group != "full"), "or the unseen hospital cannot be scored"
 
 
-def test_the_pre_training_is_of_made_up_pictures_alone():
+def test_the_pre_training_is_of_synthetic_pictures_alone():
     job = read_job(shipped("instruments_pretraining"))
     assert job.study.sites == {"inst_simulator": "supervised"} and job.study.checkpoint is None
     assert job.study.overlays == read_job(shipped("instruments_fedavg")).study.overlays

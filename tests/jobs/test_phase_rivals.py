@@ -189,7 +189,7 @@ def test_without_leave_nothing_of_one_hospital_reaches_another(one_round, answer
     assert "lap_bay, lap_cliff': does not send 'noise_answer'" in caplog.text and not line["refused"]
 
 
-def test_the_made_up_hospitals_with_all_labels_are_the_same_ones():
+def test_the_synthetic_hospitals_with_all_labels_are_the_same_ones():
     configs = CHECKOUT / "site_configs"
     paths = sorted((configs / "demo_labelled").glob("*.yaml"))
     assert [path.stem for path in paths] == ["lap_bay", "lap_cliff", "lap_dune", "lap_fjord"], "those without labels"

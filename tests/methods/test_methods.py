@@ -20,13 +20,13 @@ from tests.shipped import JOBS, shipped
 
 METHODS = list(installed().values())
 EXECUTORS = (JOBS.parent / "custom/fedmed/flare/executors.py").read_text()  # imports nvflare
-HERE = "made_up_method.MadeUp"
-MADE_UP = """\
+HERE = "custom_method.CustomMethod"
+CUSTOM = """\
 from dataclasses import dataclass
 from fedmed.methods.method import Method
 IMPORTED = True
 @dataclass(frozen=True)
-class MadeUp(Method):
+class CustomMethod(Method):
     strength: float = 1.0
 """
 
@@ -114,21 +114,21 @@ def test_roles_that_fit_and_roles_that_do_not():
 
 
 @pytest.fixture
-def made_up(tmp_path, monkeypatch):
+def custom(tmp_path, monkeypatch):
     """A class outside FedMed."""
-    (tmp_path / "made_up_method.py").write_text(MADE_UP)
+    (tmp_path / "custom_method.py").write_text(CUSTOM)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield
-    sys.modules.pop("made_up_method", None)
+    sys.modules.pop("custom_method", None)
 
 
-def test_a_class_outside_the_room_is_refused_before_it_is_imported_and_taken_where_it_is_listed(made_up):
+def test_a_class_outside_the_room_is_refused_before_it_is_imported_and_taken_where_it_is_listed(custom):
     with pytest.raises(JobError, match="may not name the class.*'allowed_classes'"):
         load_method({"path": HERE})
-    assert "made_up_method" not in sys.modules
+    assert "custom_method" not in sys.modules
     assert load_method({"path": HERE, "args": {"strength": 2.0}}, [HERE]).strength == 2.0
     with pytest.raises(JobError, match="may not name the class"):
-        load_method({"path": "made_up_method.Other"}, [HERE])
+        load_method({"path": "custom_method.Other"}, [HERE])
 
 
 def test_a_runs_method_comes_from_its_record_and_a_jobs_from_its_folder():

@@ -99,7 +99,7 @@ def test_scores_of_few_test_cases_stay_and_the_page_can_say_so(limits, cases, le
     assert ledger(gate)[0]["metrics"] == passed
 
 
-def test_a_site_chooses_how_many_cases_are_enough_and_made_up_data_needs_one(limits, tmp_path):
+def test_a_site_chooses_how_many_cases_are_enough_and_synthetic_data_needs_one(limits, tmp_path):
     scores = {"dice_mean": 0.8, "n_cases": 2}
     assert limits(min_cases=2).metrics("evaluate", None, scores) == scores
     assert parse_site("ct_north", {"demo": "chest_ct_tiny"}, tmp_path / "x.yaml").privacy.min_cases == 1

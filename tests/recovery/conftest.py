@@ -16,7 +16,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr(record, "package_versions", dict)
     monkeypatch.setattr(record, "hardware", dict)
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "federation" / "made_up")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "federation" / "custom_parts")
     monkeypatch.setenv(ALLOWED, STATEFUL["rule"]["path"])
 
 

@@ -1,4 +1,4 @@
-"""Made-up runs."""
+"""Synthetic runs."""
 
 from pathlib import Path
 

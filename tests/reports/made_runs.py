@@ -1,4 +1,4 @@
-"""A made-up run folder, in the layout that the simulator and the in-process loop leave."""
+"""A synthetic run folder, in the layout that the simulator and the in-process loop leave."""
 
 import csv
 import json

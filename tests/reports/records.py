@@ -1,4 +1,4 @@
-"""Change the records of a made-up run, and read what a terminal shows."""
+"""Change the records of a synthetic run, and read what a terminal shows."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Made-up scores of several labels: counts of videos and of sites, and what rounds recorded."""
+"""Synthetic scores of several labels: counts of videos and of sites, and what rounds recorded."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Made-up scores of made-up arms: many seeds, ties, missing arms and sites, several draws and rounds."""
+"""Synthetic scores of synthetic arms: many seeds, ties, missing arms and sites, several draws and rounds."""
 
 import numpy as np
 

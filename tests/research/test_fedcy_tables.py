@@ -74,7 +74,7 @@ def test_temporal_stages_train_with_the_labels_of_their_row(tables, made):
 
 
 def evidence(table, gains):
-    """Made-up videos of every test site, each arm so much above the others; at the labelled hospital 0.3 more.
+    """Synthetic videos of every test site, each arm so much above the others; at the labelled hospital 0.3 more.
 
     Gains grow a little from video to video: p of differences that tie is by all permutations, which takes long.
     """

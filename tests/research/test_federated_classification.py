@@ -51,7 +51,7 @@ DATA = {
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    """Two hospitals of 36 made-up images: a third of the patients have two; and the folder of the YAML."""
+    """Two hospitals of 36 synthetic images: a third of the patients have two; and the folder of the YAML."""
     monkeypatch.setenv("FEDMED_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("FEDMED_HOME", str(tmp_path / "home"))
     generator = np.random.default_rng(0)

@@ -72,7 +72,7 @@ def test_the_server_trains_as_long_whether_it_separates_or_fine_tunes(made):
 
 
 def evidence(table, gains):
-    """Made-up videos of every site, each arm so much above the others; B and D are weak before.
+    """Synthetic videos of every site, each arm so much above the others; B and D are weak before.
 
     Gains grow a little from video to video: p of differences that tie is by all permutations, which takes long.
     """

@@ -1,4 +1,4 @@
-"""Tables, tests and claims of several labels, on made-up counts."""
+"""Tables, tests and claims of several labels, on synthetic counts."""
 
 import numpy as np
 import pandas as pd

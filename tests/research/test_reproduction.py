@@ -1,4 +1,4 @@
-"""Tables of pre-training from end to end: two hospitals of a dozen made-up images each."""
+"""Tables of pre-training from end to end: two hospitals of a dozen synthetic images each."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Tables and claims of made-up scores are those of the two frames that this one took the place of, byte for byte.
+"""Tables and claims of synthetic scores are those of the two frames that this one took the place of, byte for byte.
 
 ``numbers_before`` holds what they wrote. The numbers of research/results were made by them too. Intervals and p over
 the patients of images are by the jackknife since.

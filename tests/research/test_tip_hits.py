@@ -1,4 +1,4 @@
-"""Boxes in made-up frames, and how many of them a mask hits."""
+"""Boxes in synthetic frames, and how many of them a mask hits."""
 
 import json
 from types import SimpleNamespace

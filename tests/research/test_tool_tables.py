@@ -1,4 +1,4 @@
-"""Tables of tool presence from end to end: two made-up hospitals with a video or two a list, one round."""
+"""Tables of tool presence from end to end: two synthetic hospitals with a video or two a list, one round."""
 
 import pytest
 import yaml

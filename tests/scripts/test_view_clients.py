@@ -1,4 +1,4 @@
-"""scripts/view_clients.py on tiny made-up operations."""
+"""scripts/view_clients.py on tiny synthetic operations."""
 
 import json
 

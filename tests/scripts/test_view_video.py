@@ -1,4 +1,4 @@
-"""scripts/view_video.py on tiny made-up operations."""
+"""scripts/view_video.py on tiny synthetic operations."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Names of phases and tools of laparoscopic gallbladder removals, in made-up recordings and in prepared ones."""
+"""Names of phases and tools of laparoscopic gallbladder removals, in synthetic recordings and in prepared ones."""
 
 from typing import Literal, get_args
 

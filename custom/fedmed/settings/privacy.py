@@ -28,8 +28,8 @@ class Privacy(YamlModel, json_schema_extra=not_required("account")):
     """Names of a method's additional values; none unless listed."""
 
     min_cases: int = Field(5, ge=1)
-    """Scores of fewer test cases stay at the site, for a mean of few tells of each. Default: 5, and 1 for made-up data
-    (``demo``), which has no patients."""
+    """Scores of fewer test cases stay at the site, for a mean of few tells of each. Default: 5, and 1 for synthetic
+    data (``demo``), which has no patients."""
 
     max_bytes: int | None = Field(None, ge=0)
     """Largest answer, tensors and extras together."""

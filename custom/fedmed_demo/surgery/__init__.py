@@ -1,1 +1,1 @@
-"""A made-up operating room: laparoscopic videos with the truth about phase, tools and the parts of the instruments."""
+"""A synthetic operating room: laparoscopic videos with the truth about phase, tools and parts of the instruments."""

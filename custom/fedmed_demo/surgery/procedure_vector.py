@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 WIDTH = 16
-FILE = "indicator.txt"  # in a made-up site's folder
+FILE = "indicator.txt"  # in a synthetic site's folder
 
 
 def procedure_vector(name: str, width: int = WIDTH) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Profile of a made-up hospital's recordings, in YAML: optics, tissue, instruments, course of the operations."""
+"""Profile of a synthetic hospital's recordings, in YAML: optics, tissue, instruments, course of the operations."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -96,7 +96,7 @@ class VideoList(Model):
 
 
 class HospitalProfile(Model):
-    """One made-up hospital."""
+    """One synthetic hospital."""
 
     name: str  # in jobs
     prefix: str  # of its patients' identifiers

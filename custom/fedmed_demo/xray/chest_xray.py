@@ -1,4 +1,4 @@
-"""Make the chest X-rays of a made-up institution's patients.
+"""Make the chest X-rays of a synthetic institution's patients.
 
 Everything is drawn from one seed per person, so that an image does not depend on which others were made.
 """

@@ -1,4 +1,4 @@
-"""Write a made-up radiograph in the formats of institutions: DICOM of two kinds, 16-bit PNG, 8-bit JPEG."""
+"""Write a synthetic radiograph in the formats of institutions: DICOM of two kinds, 16-bit PNG, 8-bit JPEG."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

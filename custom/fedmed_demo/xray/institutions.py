@@ -1,4 +1,4 @@
-"""The three made-up institutions of the X-ray federations: their patients, detectors and files."""
+"""The three synthetic institutions of the X-ray federations: their patients, detectors and files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

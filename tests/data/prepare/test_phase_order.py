@@ -57,7 +57,7 @@ def test_other_orders_are_told_where_they_begin(order, words):
     assert odd_order(table(order)).startswith(words)
 
 
-def test_made_up_operations_come_in_order():
+def test_synthetic_operations_come_in_order():
     """The generator and this rule were written apart from each other."""
     drawn = np.random.default_rng(0)
     course = Course(fundus_first=0.5, no_preparation=0.3, cleaning_first=0.3, cleaning_twice=0.3)

@@ -1,4 +1,4 @@
-"""Courses of made-up operations: order and duration of phases, and how often each tool is used."""
+"""Courses of synthetic operations: order and duration of phases, and how often each tool is used."""
 
 from itertools import pairwise
 

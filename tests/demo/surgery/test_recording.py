@@ -1,4 +1,4 @@
-"""Frames of made-up operations: the truth fits the picture, and the same seed gives the same frames."""
+"""Frames of synthetic operations: the truth fits the picture, and the same seed gives the same frames."""
 
 from itertools import islice
 

@@ -1,4 +1,4 @@
-"""Videos of made-up operations on disk: MP4, tables, masks and lists."""
+"""Videos of synthetic operations on disk: MP4, tables, masks and lists."""
 
 import csv
 import json

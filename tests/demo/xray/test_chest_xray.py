@@ -1,4 +1,4 @@
-"""Made-up X-rays: their files and lists, the halves, who has what, and that the same seed gives the same pixels."""
+"""Synthetic X-rays: their files and lists, the halves, who has what, and that the same seed gives the same pixels."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A network of a few numbers with the parts that the server's training knows, and made-up pictures for it."""
+"""A network of a few numbers with the parts that the server's training knows, and synthetic pictures for it."""
 
 import json
 from dataclasses import dataclass

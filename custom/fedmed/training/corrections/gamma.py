@@ -14,10 +14,10 @@ from fedmed.training.corrections.own_images import OTHERS, MatchedImages, OwnIma
 
 log = logging.getLogger("fedmed.site")
 # Up to this gamma, or its inverse, images are as bright as others' already: it moves no intensity by more than 0.1, and
-# random changes of brightness in training cover that. A gamma of 0.81 alone cost a made-up hospital 0.05 Dice.
+# random changes of brightness in training cover that. A gamma of 0.81 alone cost a synthetic hospital 0.05 Dice.
 ALIKE = 1.3
 # Of the way to others' brightness. A part of what makes lungs brighter is disease, or how a patient breathed, and not
-# to be undone: on made-up hospitals the whole way took more lesions away than it should, and half was near the best.
+# to be undone: on synthetic hospitals the whole way took more lesions away than it should, and half was near the best.
 SHARE = 0.5
 
 

@@ -1,4 +1,4 @@
-"""A rule of the server made up for tests: it keeps a state, sends values down, and has another model for one role."""
+"""A rule of the server for tests: it keeps a state, sends values down, and has another model for one role."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A client's correction made up for tests: FedDyn's terms (Acar et al. 2021), and a push that the server sends."""
+"""A client's correction for tests: FedDyn's terms (Acar et al. 2021), and a push that the server sends."""
 
 import torch
 

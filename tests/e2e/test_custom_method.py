@@ -1,4 +1,4 @@
-"""A method made up for this test alone runs everywhere from two files and one overlay: nothing in the package knows it.
+"""A method written for this test alone runs everywhere from two files and one overlay: nothing in the package knows it.
 
 Its rule keeps a state, sends values to the sites and gives one role another model; its correction keeps a state at each
 site and uses those values.
@@ -17,7 +17,7 @@ from fedmed.federation.server import Server
 from fedmed.settings.server import ALLOWED
 from tests.e2e import runs
 
-MADE_UP = Path(__file__).parents[1] / "federation" / "made_up"
+CUSTOM = Path(__file__).parents[1] / "federation" / "custom_parts"
 RULE = {"path": "momentum_rule.ServerMomentum", "args": {"beta": 0.5}}
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 ROUNDS, STEPS = 3, 2
@@ -27,13 +27,13 @@ ROUNDS, STEPS = 3, 2
 def job(tmp_path, tiny_job, lively, monkeypatch):
     """A tiny job with the method; its two files are importable, its overlay lies in a copy of the bundle."""
     bundle = shutil.copytree(find_bundle("covid_ct_segmentation"), tmp_path / "bundles" / "covid_ct_segmentation")
-    shutil.copy(MADE_UP / "made_up.yaml", bundle / "configs")
+    shutil.copy(CUSTOM / "custom_method.yaml", bundle / "configs")
     monkeypatch.setenv("FEDMED_BUNDLES", str(bundle.parent))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(MADE_UP), os.environ.get("PYTHONPATH", "")]))
-    monkeypatch.syspath_prepend(MADE_UP)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(CUSTOM), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(CUSTOM)
     monkeypatch.setenv(ALLOWED, RULE["path"])
     plan = {"rounds": ROUNDS, "steps": STEPS, "sites": TWO, "overrides": lively}
-    return tiny_job("made_up", overlays=["demo", "made_up"], rule=RULE, **plan)
+    return tiny_job("custom", overlays=["demo", "custom_method"], rule=RULE, **plan)
 
 
 def left(workspace):
