@@ -121,6 +121,8 @@ def test_the_account_is_foretold(tiny_job, blind):
     assert free.epsilon[0] == 0 and 2 < free.epsilon[1] < 3 and free.updates == free.training_rounds == 4
     strict = forecast(job, blind(privacy={**noise, "max_epsilon": 2.0}))
     assert strict.updates == 3 and strict.epsilon[1] < 2 < free.epsilon[1]
+    exact = {**noise, "max_epsilon": strict.epsilon[1]}
+    assert forecast(job, blind(privacy=exact)).updates == 3, "what is reached is allowed"
     assert [s.rounds for s in strict.disclosures if s.task == "train"] == [(0, 2)]
     assert "The account allows 3 of 4 updates: then max_epsilon 2 is reached." in forecast_page(strict)
     loud = forecast(job, blind(privacy={**noise, "noise_multiplier": 0.1}))
@@ -163,6 +165,12 @@ def test_values_beside_the_model_are_foretold_and_said_to_be_outside_the_account
     assert "Arrays get noise of standard deviation 0.25" in page
     assert "The account (ε, δ) does not cover mu, n, rsa, sigma" in page
     assert "from round 3 on" in page and "vary together" in page and "go on to the other sites" in page
+
+
+def test_values_of_single_images_are_said_to_be_that(write_tiny_tools_job, blind, tmp_path):
+    job = write_tiny_tools_job(tmp_path, algorithm={"name": "feddg", "args": {"bank_images": 2}})
+    page = forecast_page(forecast(job, blind("lap_hei1", privacy={"allowed_extras": ["amplitude"]})))
+    assert "amplitude of single training images is sent. It goes on to the other sites" in page
 
 
 @pytest.mark.parametrize("allowed", [["rsa"], []])
