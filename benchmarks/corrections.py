@@ -130,13 +130,13 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     step = Step(args)
     frames = [{"image": image} for image in torch.rand(BANK, 3, *SIZE)]
-    corrected = OwnAmplitudes(frames, BANK)
+    amplitudes = OwnAmplitudes(frames, BANK)
     control = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in step.parameters.items()}
     kinds: dict[str, tuple[Correction, dict, float]] = {
         "FedProx": (ProximalTerm(0.01), {}, 0.03),
         "FedDyn": (DynamicTerm(0.01), {}, 0.03),
         "SCAFFOLD": (ControlVariate(), {CONTROL: control}, 0.03),
-        "FedDG": (MixedAmplitudes(corrected), {OTHERS: [corrected()] * (SITES - 1)}, 0.10),
+        "FedDG": (MixedAmplitudes(amplitudes), {OTHERS: [amplitudes()] * (SITES - 1)}, 0.10),
     }
     title = f"{args.device}, {args.threads} threads, batch {args.batch}, {args.steps} steps"
     table = Table("", "step, s", "of it more, s", "share", "target", "once a round, s", title=title)

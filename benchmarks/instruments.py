@@ -102,8 +102,8 @@ def loop_over_windows(made: TemporalAttention, frames: Tensor) -> Tensor:
                 for linear, x in ((made.query, newest.flatten(1, 2)), (made.key, context), (made.value, context))
             )
             weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5 + torch.cat(added, dim=-1), dim=-1)
-            context_of = (weights @ v).transpose(1, 2).flatten(2).unflatten(1, newest.shape[1:3]).movedim(-1, 1)
-            result[:, :, top : top + size, left : left + size] += context_of
+            attended = (weights @ v).transpose(1, 2).flatten(2).unflatten(1, newest.shape[1:3]).movedim(-1, 1)
+            result[:, :, top : top + size, left : left + size] += attended
     return result
 
 
@@ -178,9 +178,9 @@ def peak_of(kind: str, args: argparse.Namespace) -> float:
 
 def attention_rows(table: Table, args: argparse.Namespace) -> None:
     for size in ((args.side // 32, args.side // 32), (30, 40)):  # of the deepest map; of a shallower one
-        loop, newest = attention(size, args)
+        loop, ours = attention(size, args)
         name = f"attention on {size[0]} x {size[1]}, batch 2, ms"
-        table.add_row(name, f"{1000 * loop:.0f}", f"{1000 * newest:.0f}", f"{loop / newest:.1f}", "≥ 10")
+        table.add_row(name, f"{1000 * loop:.0f}", f"{1000 * ours:.0f}", f"{loop / ours:.1f}", "≥ 10")
 
 
 def frame_rows(table: Table, args: argparse.Namespace) -> None:

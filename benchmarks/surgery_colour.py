@@ -107,7 +107,7 @@ def frames(
     hospitals: Iterable[HospitalProfile], first: int, last: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Images (N, H, W, 3) 0 … 1, phases (N,), tools (N, 6) and masks (N, H, W) of patients ``first`` to ``last``."""
-    frames: list[tuple[np.ndarray, int, tuple[bool, ...], np.ndarray]] = []
+    rendered: list[tuple[np.ndarray, int, tuple[bool, ...], np.ndarray]] = []
     for hospital in hospitals:
         for number in range(first, last):
             recording = DrawnRecording(hospital, f"colour-{number}")
@@ -116,8 +116,8 @@ def frames(
                 frame = room.frame(second, float(second))
                 image = cv2.resize(frame.image, SIZE, interpolation=cv2.INTER_AREA)
                 mask = cv2.resize(frame.mask, SIZE, interpolation=cv2.INTER_NEAREST)
-                frames.append((image, frame.phase, frame.present, mask))
-    images, phases, tools, masks = (np.stack(part) for part in zip(*frames, strict=True))
+                rendered.append((image, frame.phase, frame.present, mask))
+    images, phases, tools, masks = (np.stack(part) for part in zip(*rendered, strict=True))
     return images.astype(np.float32) / 255, phases, tools.astype(np.float32), masks
 
 

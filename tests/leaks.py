@@ -140,9 +140,9 @@ class Secrets:
             part = capture[max(0, start - WINDOW) : start + PART + WINDOW]
             hashes = _hashes(part, BLOCK)
             places = np.flatnonzero(seen[hashes >> np.uint64(38)])
-            places = places[_among(hashes[places], known)]
-            met.append(np.unique(hashes[places]))
-            there.append(_hashes(part, WINDOW)[_around(places, len(part))])
+            if len(places := places[_among(hashes[places], known)]):
+                met.append(np.unique(hashes[places]))
+                there.append(_hashes(part, WINDOW)[_around(places, len(part))])
         there, met = (np.unique(np.concatenate([*parts, np.empty(0, np.uint64)])) for parts in (there, met))
         return [name for name, content in self.content.items() if _holds(content, blocks[name], met, there)]
 

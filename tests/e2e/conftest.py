@@ -159,11 +159,8 @@ def new_federation(tmp_path_factory, fedmed_home):
 
 @pytest.fixture(scope="module")
 def start_federation(new_federation):
-    """Return a function that runs a federation with other kits than the usual; it ends with the module.
-
-    It takes the sites' roles, participant -> parts that its kit lacks, participant -> variables of its environment, and
-    further entries of those kits' resources.
-    """
+    """Return a function: sites' roles, participant -> parts that its kit lacks, participant -> variables of its
+    environment, further entries of those kits -> a running federation, which ends with the module."""
     running = []
 
     def start(sites: dict[str, str], without: dict, environment: dict | None = None, **resources: Any) -> Any:
