@@ -90,6 +90,8 @@ class FederatedTraining(Stage):
     @classmethod
     def _old_names(cls, values: dict[str, Any]) -> dict[str, Any]:
         for old in sorted(values.keys() & OLD_NAMES.keys()):
+            if OLD_NAMES[old] in values:
+                raise ValueError(f"'{old}' and '{OLD_NAMES[old]}' are one setting; write '{OLD_NAMES[old]}' alone")
             log.warning("'%s' of a training is called '%s' now", old, OLD_NAMES[old])
         return {OLD_NAMES.get(key, key): value for key, value in values.items()}
 

@@ -270,6 +270,13 @@ def test_a_budget_of_rounds_lets_larger_sites_train_longer():
         assert (made.rounds, made.epochs, made.steps, made.validate_every)[: len(wanted)] == wanted
 
 
+def test_old_names_are_read_with_a_warning(caplog):
+    new = FederatedTraining(centralised=["a", "b"], leave_one_out=True)
+    assert FederatedTraining(pool=["a", "b"], in_turn=True) == new and "called 'centralised' now" in caplog.text
+    with pytest.raises(JobError, match="'pool' and 'centralised' are one setting"):
+        build(FederatedTraining, {"pool": ["a"], "centralised": ["a"]}, "x")
+
+
 def test_each_site_is_left_out_once_and_tested(tmp_path, tiny_site_configs):
     data = DEMO.model_copy(update={"sites": {"a": "ct_north", "b": "ct_south"}, "networks": {"default": ["demo"]}})
     place = Place("x", 0, data, ["a", "b"], tmp_path)
