@@ -13,7 +13,6 @@ until then. Nothing chooses by these scores.
 
 import argparse
 import csv
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,14 +22,11 @@ from typing import Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
-
-import package_job
-
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
+from fedmed.jobs.study_settings import with_settings
 from fedmed.messages.answers import Answer
 from fedmed.messages.task import SELECTED, Task
 from fedmed.settings.site import load_site
@@ -103,7 +99,7 @@ def main() -> None:
     parser.add_argument("job", type=Path, help="job folder")
     parser.add_argument("--every", type=int, default=5, help="rounds between two scores")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--set", action="append", default=[], help="KEY=VALUE of the study, as in package_job.py")
+    parser.add_argument("--set", action="append", default=[], help="KEY=VALUE of the study, as of fedmed study package")
     parser.add_argument("--workspace", type=Path, help="keep the runs here")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -114,7 +110,7 @@ def main() -> None:
             rows.writeheader()
         for seed in arguments.seeds:
             said = [*arguments.set, f"seed={seed}"]
-            text = package_job.with_settings(read_job(arguments.job).text, said, str(arguments.job))
+            text = with_settings(read_job(arguments.job).text, said, str(arguments.job))
             rows.writerows(curve(Job.parse(text), arguments.workspace or Path(temporary), arguments.every))
             file.flush()
 

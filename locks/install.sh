@@ -1,7 +1,7 @@
 # Install an environment from its lock file; sourced by scripts/setup.sh and scripts/label.sh.
 #
 # A lock file names every package with its version and the SHA-256 of the wheels that may be installed, so that what
-# an index answers with cannot differ from what was tested. scripts/dependencies.py writes them.
+# an index answers with cannot differ from what was tested. locks/dependencies.py writes them.
 
 locks=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 

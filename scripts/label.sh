@@ -5,7 +5,7 @@
 #     scripts/label.sh --setup             only make or update MONAI Label's environment
 #
 # STUDIES      a folder of images, a site's YAML, or the URL of a DICOMweb server
-# BUNDLE       folder of a bundle with weights, as made by scripts/export_bundle.py
+# BUNDLE       folder of a bundle with weights, as made by fedmed export
 # --host H     address to listen on; default 127.0.0.1, this machine only
 # --port P     default 8000
 # --name NAME  another name by which clients call this machine, such as that of a proxy; may be given several times

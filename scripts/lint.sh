@@ -15,7 +15,7 @@ if [[ $# -gt 0 ]]; then
 fi
 scripts/setup.sh
 failed=()
-for check in "-m ruff check ." "-m ruff format --check ." "-m mypy" "scripts/dependencies.py check"; do
+for check in "-m ruff check ." "-m ruff format --check ." "-m mypy" "locks/dependencies.py check"; do
     echo "lint: ${check#-m }"
     read -ra words <<<"$check"
     .venv/bin/python "${words[@]}" || failed+=("${check#-m }")

@@ -11,8 +11,6 @@ the path or URL of the schema:
 docs/jobs.md is the table of all jobs and studies: what the first lines of each say, and its sites, rounds and steps.
 """
 
-import _environment  # noqa: F401 - first, since it says what to do outside of .venv
-
 import argparse
 import json
 from collections import Counter

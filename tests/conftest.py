@@ -85,8 +85,8 @@ def fedmed_home(tmp_path_factory):
 @pytest.fixture(scope="session")
 def example_federation(tmp_path_factory):
     """The example project, provisioned. Do not change it."""
-    from fedmed.provisioning.command_line import EXAMPLE
     from fedmed.provisioning.kits import Federation, read_project
+    from fedmed.provisioning.make_kits import EXAMPLE
 
     federation = Federation.open(tmp_path_factory.mktemp("provision") / "study")
     federation.provision(read_project(EXAMPLE))
@@ -101,13 +101,6 @@ def same_log():
     yield
     log.setLevel(level)
     log.propagate = propagate
-
-
-@pytest.fixture(scope="session")
-def load_script():
-    """Return a function: name of a script -> its module, freshly loaded."""
-
-    return lambda name: _load(CHECKOUT / "scripts" / f"{name}.py")
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,8 @@ MAY_IMPORT = {
     "labelling": DESCRIBED,
     "checks": DESCRIBED | SHOWN | {"privacy", "recovery", "federation"},
 }
+MAY_IMPORT["simulation"] = set(MAY_IMPORT) - {"adapting", "export", "labelling", "provisioning"}
+MAY_IMPORT["commands"] = MAY_IMPORT["__main__"] = set(MAY_IMPORT) | {"commands"}  # the front door
 APART = {"fedmed_demo", "research"}
 NVFLARE = {"flare", "provisioning"}  # the only parts that import nvflare
 PURE = {"losses", "aggregation"}

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 
 from fedmed.errors import FedMedError
 
-RESUME_ROOT = "FEDMED_RESUME_ROOT"  # only scripts/simulate.py sets it: NVFlare deletes a workspace at every start
-SHARED_ROUNDS = "FEDMED_SHARED_ROUNDS"  # set by scripts/simulate.py alone, for a job and its control
+RESUME_ROOT = "FEDMED_RESUME_ROOT"  # only 'fedmed simulate' sets it: NVFlare deletes a workspace at every start
+SHARED_ROUNDS = "FEDMED_SHARED_ROUNDS"  # set by 'fedmed simulate' alone, for a job and its control
 SITES = "FEDMED_SITE_CONFIGS"  # other folders of YAMLs, for a single run
 GROUP = "FEDMED_GROUP_READABLE"  # 1: the group of a new file or folder may read it too
 # What of our variables names files or folders, some of them several.
@@ -22,6 +22,9 @@ CACHE_FOLDER = "fedmed-cases"
 PREPARED = (".pt", ".frames")  # files of prepared cases and videos
 _CACHE_FILE = re.compile(r"[0-9a-f]{64}\.(pt|frames|features|json|source|masks|lock|[^.]+\.tmp)")
 CHECKOUT = Path(__file__).resolve().parents[2]
+_IN_WHEEL = Path(__file__).resolve().parent / "shipped"
+# Holds bundles/, studies/ and site_configs/, which setup.py puts into the wheel.
+SHIPPED = _IN_WHEEL if _IN_WHEEL.is_dir() else CHECKOUT
 
 
 def fedmed_home() -> Path:

@@ -18,7 +18,7 @@ from fedmed.yaml_limits import load_limited
 CONFIGS = ("inference.json", "inference.yaml")  # in MONAI Label's order
 WEIGHTS = ("model.pt", "model.ts")
 OTHERS = ("deepedit", "deepgrow", "detection")  # MONAI Label gives folders with these names another task
-EXPORT = "scripts/export_bundle.py makes a complete one"
+EXPORT = "fedmed export makes a complete one"
 
 
 @dataclass(frozen=True)

@@ -166,3 +166,16 @@ def _settings(
 class _Shown(YamlModel):
     group: str = ""
     x: float | None = None
+
+
+def load_tables(paths: Sequence[Path]) -> list[ExperimentTable]:
+    """The tables, each under a name of its own, since it is that of its folder.
+
+    Raises:
+        JobError: one cannot be read, or two have the same name.
+    """
+    tables = [load_table(path) for path in paths]
+    for path, table in zip(paths, tables, strict=True):
+        if [other.name for other in tables].count(table.name) > 1:
+            raise JobError(f"{path}: another table is called '{table.name}' too; rename one of the files")
+    return tables

@@ -22,7 +22,7 @@ Seconds = Annotated[float, Field(gt=0)]
 
 
 class RecordedSites(YamlModel):
-    """A site of each video of a folder, cut into blocks: what ``scripts/prepare_video.py --each --blocks`` makes.
+    """A site of each video of a folder, cut into blocks: what ``fedmed prepare video --each --blocks`` makes.
 
     They are kept in ``$FEDMED_HOME/prepared``; videos and frames stay where they are.
     """

@@ -73,7 +73,7 @@ def test_videos_and_folders_of_frames_without_fedmed(video, model, tmp_path):
 
 
 def test_a_table_of_one_video_can_be_viewed(video, model, tmp_path):
-    """The video alone; `scripts/view_video.py` reads what was written, phase by phase."""
+    """The video alone; `fedmed view video` reads what was written, phase by phase."""
     places = {"dataset_dir": str(video), "output_dir": str(tmp_path / "out"), "image_size": [24, 32]}
     run_inference(BUNDLE, map(Path, CONFIGS), {**places, "model_path": str(model), "device": "cpu"})
     result = rows_in(tmp_path / "out")

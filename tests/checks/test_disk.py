@@ -36,7 +36,7 @@ def test_what_is_in_the_cache_counts_as_free(small_site, monkeypatch):
     (folder / f"{'0' * 64}.pt").write_bytes(b"x" * 400)
     (space,), (finding,) = check_disk(config, None, cache=1000, state=0)
     assert (space.needed, space.free, space.held) == (1000, 700, 400) and finding.kind == "little_space"
-    assert "purge_cache.py" in finding.text
+    assert "fedmed site purge" in finding.text
 
 
 def test_a_cache_that_cannot_be_written_is_a_problem(small_site):

@@ -29,7 +29,7 @@ def test_mistakes_of_a_study_are_told_with_their_line(tmp_path):
 
 def test_a_job_that_is_a_study_now_is_told_with_the_command(monkeypatch):
     monkeypatch.chdir(JOBS.parent)
-    with pytest.raises(JobError, match=r"tools_fedprox is a study now; .*simulate.py studies/tools_fedprox.yaml"):
+    with pytest.raises(JobError, match=r"tools_fedprox is a study now; .*simulate studies/tools_fedprox.yaml"):
         job_sites(Path.cwd() / "jobs" / "tools_fedprox")
     with pytest.raises(JobError, match="no job at .*the folder does not exist"):
         job_sites(JOBS / "tools_fedproxy")

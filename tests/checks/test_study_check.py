@@ -46,7 +46,7 @@ def test_all_reasons_are_told_at_once_with_the_site(configs, change_lists, tiny_
     with pytest.raises(JobError) as error:
         check_study(job)
     lines = str(error.value).splitlines()
-    assert lines[0].startswith("tiny cannot start; scripts/check_site.py SITE --job")
+    assert lines[0].startswith("tiny cannot start; fedmed site check SITE --job")
     assert any(line.startswith("- server: 'encoder': bundle") for line in lines)
     assert any(line.startswith("- ct_north: ") and "devise" in line for line in lines)
     assert any(line.startswith("- ct_east: ") and "'unlabeled'" in line for line in lines)

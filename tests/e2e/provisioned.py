@@ -51,13 +51,13 @@ class Provisioned:
         return path
 
     def provision(self, project: Path) -> None:
-        self.script("provision.sh", project)
+        self.command("provision", project)
         for site in self.sites:
             self.settle(site)
 
-    def script(self, name: str, *arguments: object) -> str:
-        """Run one of the scripts for this federation and return what it says."""
-        command = [str(CHECKOUT / "scripts" / name), *map(str, arguments), "--out", str(self.out)]
+    def command(self, name: str, *arguments: object) -> str:
+        """Run ``fedmed provision`` or ``add-site`` for this federation and return what it says."""
+        command = [sys.executable, "-m", "fedmed", name, *map(str, arguments), "--out", str(self.out)]
         run = subprocess.run(command, capture_output=True, text=True, env=self.environment(""), timeout=1800)
         assert run.returncode == 0, run.stdout + run.stderr
         return run.stdout

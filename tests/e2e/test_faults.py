@@ -25,9 +25,9 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
 
-def script(name, *arguments, timeout=1800, cwd=None):
-    """Run one of the scripts; return its process when it is done."""
-    command = [sys.executable, str(CHECKOUT / "scripts" / f"{name}.py"), *map(str, arguments)]
+def fedmed(words, *arguments, timeout=1800, cwd=None):
+    """Run a command; return its process when it is done."""
+    command = [sys.executable, "-m", "fedmed", *words.split(), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=os.environ, cwd=cwd)
 
 
@@ -67,7 +67,7 @@ def assert_equal(ours, theirs):
 
 def test_nan_and_a_stale_round_are_refused_and_the_run_ends_well(job, tmp_path):
     folder = make_faulty(job(rounds=3, min_clients=1), {"ct_east": {"0": "nan", "1": "stale round"}})
-    run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
+    run = fedmed("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     lines = rounds(tmp_path / "ws")
     assert [line["accepted"] for line in lines] == [["ct_north"], ["ct_north"], ["ct_east", "ct_north"]]
@@ -81,10 +81,10 @@ def test_nan_and_a_stale_round_are_refused_and_the_run_ends_well(job, tmp_path):
 
 def test_a_run_to_which_no_labelled_site_contributed_fails_and_says_who_did(job, tmp_path):
     folder = make_faulty(job(rounds=2, min_clients=1), {"ct_north": {"0": "nan", "1": "nan"}})
-    run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
+    run = fedmed("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
     said = "no update of a site with labels (ct_north) entered the model in any round"
     assert run.returncode == 1 and said in run.stderr, run.stdout[-3000:] + run.stderr[-3000:]
-    shown = script("report", tmp_path / "ws")
+    shown = fedmed("report", tmp_path / "ws")
     assert "Contributed to the model: ct_north to none of 2 rounds" in " ".join(shown.stdout.split()), shown.stdout
 
 
@@ -92,10 +92,10 @@ def test_a_killed_simulation_goes_on_and_ends_like_one_that_was_not(job, tmp_pat
     folder = job(rounds=3)
     run_job(folder, tmp_path / "whole")
     make_faulty(folder, {"ct_east": {"1": "kill"}}, mark=str(tmp_path / "killed"))
-    run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
+    run = fedmed("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
     assert (tmp_path / "killed").exists() and run.returncode == 1, run.stdout[-3000:] + run.stderr[-3000:]
     assert "--resume continues after the last good round" in run.stderr
-    run = script("simulate", folder, "--workspace", tmp_path / "ws", "--resume", "--control", cwd=tmp_path)
+    run = fedmed("simulate", folder, "--workspace", tmp_path / "ws", "--resume", "--control", cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     assert (tmp_path / "ws/control/report/report.html").is_file() and "which has no labels" in run.stdout
     assert '<p class="summary">ct_east, which has no labels: Dice' in (tmp_path / "ws/report/report.html").read_text()
@@ -103,7 +103,7 @@ def test_a_killed_simulation_goes_on_and_ends_like_one_that_was_not(job, tmp_pat
     assert [(line["accepted"], line["refused"]) for line in lines] == [(["ct_north"], [])] * 3, "it makes no faults"
     assert "continues after round 1 of 3" in run.stdout and "This run was interrupted" in run.stdout
     assert same_models(tmp_path / "ws", tmp_path / "whole")
-    again = script("simulate", folder, "--workspace", tmp_path / "ws", "--resume", cwd=tmp_path)
+    again = fedmed("simulate", folder, "--workspace", tmp_path / "ws", "--resume", cwd=tmp_path)
     assert again.returncode == 2 and "is finished; there is nothing to resume" in again.stderr
 
 
@@ -123,13 +123,13 @@ def test_flipped_bytes_in_every_file_of_the_last_round_are_named_and_the_simulat
     folder = job(rounds=3)
     run_job(folder, tmp_path / "whole")
     make_faulty(folder, {"ct_east": {"2": "kill"}}, mark=str(tmp_path / "killed"))
-    run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
+    run = fedmed("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
     assert (tmp_path / "killed").exists() and run.returncode == 1, run.stdout[-3000:] + run.stderr[-3000:]
     last = [*(tmp_path / "ws").glob("*/simulate_job/fedmed/*/round_1.pt")]
     assert len(last) >= 3, "of the server and of both sites"
     for path in last:
         spoil(path)
-    run = script("simulate", folder, "--workspace", tmp_path / "ws", "--resume", cwd=tmp_path)
+    run = fedmed("simulate", folder, "--workspace", tmp_path / "ws", "--resume", cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     assert "round_1.pt is damaged" in run.stderr and "goes back to its round 0" in run.stderr
     assert "continues after round 1 of 3" in run.stdout
@@ -145,7 +145,7 @@ def goes_on(tmp_path, tiny_site_configs):
     """Return a function: continue a job from what is left of it and compare its end with an uninterrupted run."""
 
     def goes_on(federation, clean, *left, **options):
-        made = script("resume", *left, tmp_path / "again", *options.get("arguments", ()))
+        made = fedmed("study resume", *left, tmp_path / "again", *options.get("arguments", ()))
         assert made.returncode == 0, made.stderr
         job_id = federation.submit(tmp_path / "again")
         meta = federation.finish(job_id)
@@ -167,7 +167,7 @@ def test_a_killed_site_process_ends_the_job_and_nothing_is_lost(federation, job,
     assert (tmp_path / "killed").exists() and meta["status"] != "FINISHED:COMPLETED"
     result = federation.download(job_id)
     said = log_of(result)
-    assert "site 'ct_east': its process for this job ended" in said and f"scripts/resume.py {job_id}" in said
+    assert "site 'ct_east': its process for this job ended" in said and f"fedmed study resume {job_id}" in said
     said = goes_on(federation, clean, result)
     assert "from round 2 of 3" in said and f"ct_east needs its own state of round 1, in {job_id}" in said
 
@@ -182,11 +182,11 @@ def test_a_site_whose_kept_state_is_damaged_names_it_and_the_next_job_goes_back_
     damaged = federation.run_folder("ct_east", job_id) / "fedmed/state/round_1.pt"
     spoil(damaged)
     download = federation.download(job_id)
-    assert script("resume", download, tmp_path / "as_it_is").returncode == 0
+    assert fedmed("study resume", download, tmp_path / "as_it_is").returncode == 0
     failed = federation.submit(tmp_path / "as_it_is")
     assert federation.finish(failed)["status"] != "FINISHED:COMPLETED"
     log = (federation.run_folder("ct_east", failed) / "log.txt").read_text()
-    assert f"{damaged} is damaged" in log and "scripts/resume.py --back" in log
+    assert f"{damaged} is damaged" in log and "fedmed study resume --back" in log
     assert "from round 2 of 3; 1 are done" in goes_on(federation, clean, download, arguments=("--back",))
 
 
@@ -216,10 +216,10 @@ def test_a_killed_server_goes_on_after_its_restart(own_federation, job, goes_on,
     assert not federation.job_processes("server", job_id), "it would write into what is resumed"
     kept = federation.run_folder("server", job_id)
     assert list((kept / "fedmed/checkpoints").glob("round_*.pt")) and not (kept / "fedmed/result.json").exists()
-    assert script("resume", kept, tmp_path / "by_folder", "--job", faulty).returncode == 0
+    assert fedmed("study resume", kept, tmp_path / "by_folder", "--job", faulty).returncode == 0
     assert federation.session("lead").get_job_meta(job_id)["status"] == "FINISHED:ABORTED"
     said = log_of(federation.download(job_id))
-    assert "started anew while this job ran" in said and f"scripts/resume.py {job_id}" in said
+    assert "started anew while this job ran" in said and f"fedmed study resume {job_id}" in said
     said = goes_on(federation, clean, job_id, arguments=("--job", faulty))
     assert "the server finds it in its own folder" in said
 
@@ -275,7 +275,7 @@ def test_a_killed_process_at_the_server_is_named_in_the_jobs_own_log(own_federat
         process.kill()
     assert own_federation.finish(job_id, timeout=300)["status"] != "FINISHED:COMPLETED"
     said = log_of(own_federation.download(job_id))
-    assert "ended without its last word" in said and f"scripts/resume.py {job_id}" in said
+    assert "ended without its last word" in said and f"fedmed study resume {job_id}" in said
 
 
 def test_a_site_that_vanishes_is_waited_for_no_longer_and_comes_back_with_its_state(
@@ -320,7 +320,7 @@ def test_a_late_answer_is_dropped_and_counts_in_no_later_round(job, tmp_path, mi
     clean = job(rounds=3, min_clients=1, task_timeout=45)
     settings = {"seconds": 60, "mark": str(tmp_path / "late")}
     late = make_faulty(job("late", rounds=3, min_clients=1, task_timeout=45), {"ct_east": {"1": "late"}}, **settings)
-    run = script("simulate", late, "--workspace", tmp_path / "ws", cwd=tmp_path)
+    run = fedmed("simulate", late, "--workspace", tmp_path / "ws", cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     lines = rounds(tmp_path / "ws")
     assert [line["accepted"] for line in lines] == [["ct_east", "ct_north"], ["ct_north"], ["ct_east", "ct_north"]]
@@ -338,11 +338,11 @@ def test_a_full_disk_at_the_server_leaves_the_last_good_round(job, tmp_path, mon
     next(c for c in config["components"] if c["id"] == "persistor")["path"] = "faulty_executor.FullDiskPersistor"
     path.write_text(json.dumps(config))
     shutil.copy(CHECKOUT / "tests" / "faulty_executor.py", full / "app_server" / "custom")
-    run = script("simulate", full, "--workspace", tmp_path / "ws", cwd=tmp_path)
+    run = fedmed("simulate", full, "--workspace", tmp_path / "ws", cwd=tmp_path)
     assert run.returncode == 1 and "No space left on device. Free space" in run.stderr, run.stdout + run.stderr
     kept = models(tmp_path / "ws/server/simulate_job/app_server")["FL_global_model.pt"]
     assert kept["meta"]["round"] == 0
-    run = script("simulate", full, "--workspace", tmp_path / "ws", "--resume", cwd=tmp_path)
+    run = fedmed("simulate", full, "--workspace", tmp_path / "ws", "--resume", cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     run_job(clean, tmp_path / "whole")
     assert same_models(tmp_path / "ws", tmp_path / "whole")
@@ -359,7 +359,7 @@ def test_the_other_faults_are_named_in_the_record_and_the_run_goes_on(job, tmp_p
     }
     faults = {str(round): kind for round, kind in enumerate(expected)}
     folder = make_faulty(job(rounds=7, min_clients=1, max_norm=30.0), {"ct_east": faults})
-    run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
+    run = fedmed("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     lines = rounds(tmp_path / "ws")
     for line, words in zip(lines, expected.values(), strict=False):

@@ -12,6 +12,7 @@ from fedmed.federation.loop import run_job
 from fedmed.files import CACHE_FOLDER
 from fedmed.labelling.studies import read_site
 from fedmed_demo import demo_site
+from tests.commands import fedmed
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 READ = """
@@ -80,9 +81,9 @@ def contents(root):
 
 
 def test_a_corrected_label_is_used_in_the_next_round(
-    site_yaml, next_round, label_server, label_client, undecided_bundle, load_script, tmp_path, capsys
+    site_yaml, next_round, label_server, label_client, undecided_bundle, tmp_path, capsys
 ):
-    use_labels, label = load_script("use_labels").main, tmp_path / "label.nii.gz"
+    use_labels, label = fedmed("label", "use"), tmp_path / "label.nii.gz"
     root = read_site(site_yaml).data_root
     before = contents(root)
     reported, cached = next_round("before")

@@ -39,7 +39,7 @@ class Study:
 @pytest.fixture(scope="module")
 def whole(federation):
     """The federation, with a site that joined after it had started."""
-    federation.script("add_site.sh", LATE, "clinic_south", "--role", "supervised")
+    federation.command("add-site", LATE, "clinic_south", "--role", "supervised")
     federation.settle(LATE)
     federation.start(LATE)
     federation.wait_for(LATE)
@@ -80,7 +80,7 @@ def test_the_result_becomes_a_bundle_that_predicts_and_a_report(study, fedmed_ho
     image = sorted((demo_site("chest_ct_tiny", "ct_west", fedmed_home) / "images").iterdir())[0]
     mask, source = infer_image(bundle, image), nib.load(image)
     assert mask.shape == source.shape and np.array_equal(mask.affine, source.affine)
-    command = [sys.executable, str(CHECKOUT / "scripts" / "report.py"), str(study.result), "--out", str(tmp_path / "r")]
+    command = [sys.executable, "-m", "fedmed", "report", str(study.result), "--out", str(tmp_path / "r")]
     report = subprocess.run(command, capture_output=True, text=True)
     assert report.returncode == 0, report.stderr
     assert (tmp_path / "r" / "report.html").stat().st_size > 10_000

@@ -56,7 +56,7 @@ def tools_job(write_tiny_tools_job, allow_extras, tmp_path):
 def test_the_script_runs_it_equals_the_loop_and_leaves_a_report(tools_job, tmp_path):
     """With the algorithm that keeps and sends the most, on both sides."""
     folder = tools_job("scaffold")
-    command = [sys.executable, str(CHECKOUT / "scripts" / "simulate.py"), str(folder), "--workspace", "ws"]
+    command = [sys.executable, "-m", "fedmed", "simulate", str(folder), "--workspace", "ws"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "round 2/2 finished" in done.stdout and (tmp_path / "ws/report/report.html").is_file()

@@ -137,4 +137,4 @@ def test_what_an_export_writes_is_opened_as_a_given_bundle_is(name, tmp_path):
 def test_the_last_step_names_what_the_model_is_run_on(bundle, what):
     *_, line, adapted = exporter_of(Bundle(bundle), Method()).next_steps("out")
     assert line.startswith(f"on a folder of {what}:") and f"--dataset_dir /data/{what} " in line
-    assert adapted.endswith(f"scripts/adapt_bundle.py out /data/{what} out_adapted")
+    assert adapted.endswith(f"fedmed adapt out /data/{what} out_adapted")

@@ -22,6 +22,7 @@ from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_site
 from fedmed_demo import demo_site
+from tests.commands import fedmed
 from tests.federation.run_folder import model_of, rounds_of
 
 # Two hospitals of each scanner with patients of their own, and one without labels.
@@ -261,15 +262,15 @@ def test_a_bound_that_is_no_number_is_refused_by_name(bound):
             spec(**{name: bound})
 
 
-def test_the_command_writes_the_rule_and_only_what_is_used(load_script, tmp_path, capsys):
-    script = load_script("package_job")
+def test_the_command_writes_the_rule_and_only_what_is_used(tmp_path, capsys):
+    script = fedmed("study", "package")
     study = tmp_path / "study.yaml"
     study.write_text(json.dumps({**STUDY, "rounds": 1, "steps": 1}))  # JSON is YAML, and knows no aliases
-    assert script.main([str(study), str(tmp_path / "plain")]) == 0
+    assert script([str(study), str(tmp_path / "plain")]) == 0
     plain = read_job(tmp_path / "plain")
     assert set(plain.rule["args"]) == {"weighting", "buffers"} and plain.study.clip_norm is None
     options = ["--set", "rule.args.rule=trimmed_mean", "--set", "rule.args.trim=0.3", "--set", "clip_norm=5"]
-    assert script.main([str(study), str(tmp_path / "robust"), *options]) == 0
+    assert script([str(study), str(tmp_path / "robust"), *options]) == 0
     args = read_job(tmp_path / "robust").rule["args"]
     assert (args["middle"]["args"], args["clip_norm"]) == ({"rule": "trimmed_mean", "trim": 0.3}, 5.0)
     capsys.readouterr()
@@ -280,5 +281,5 @@ def test_the_command_writes_the_rule_and_only_what_is_used(load_script, tmp_path
         ([median, few], "'rule': in round 1 every tensor is sent by 2 sites; a median needs 3"),
     ):
         settings = [part for one in wrong for part in ("--set", one)]
-        assert script.main([str(study), str(tmp_path / "wrong"), *settings]) == 2
+        assert script([str(study), str(tmp_path / "wrong"), *settings]) == 2
         assert message in capsys.readouterr().err and not (tmp_path / "wrong").exists()

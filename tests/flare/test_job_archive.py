@@ -43,7 +43,7 @@ def test_every_job_of_the_repository_passes(job):
 
 
 def test_a_job_that_continues_a_run_passes(tiny_job):
-    """Its server's app carries what scripts/resume.py puts there."""
+    """Its server's app carries what fedmed study resume puts there."""
     job = tiny_job()
     kept = Checkpoints(job / "app_server" / CARRIED)
     for path in (kept.path(12), kept.folder / ROUNDS, kept.model_path(0), kept.model_path(12)):

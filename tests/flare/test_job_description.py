@@ -86,7 +86,7 @@ def test_a_job_brings_nothing_that_the_server_says(job):
 @pytest.mark.parametrize("false", FALSE)
 def test_a_description_that_is_not_the_studys_is_refused(job, false):
     key = next(iter(false))
-    with pytest.raises(JobError, match=f"description has {key} .*package_job.py"):
+    with pytest.raises(JobError, match=f"description has {key} .*study package"):
         submit(job({**META, **false}))
     folder = job(META)
     app = zip_directory_to_bytes(str(folder / "app_supervised"), "")

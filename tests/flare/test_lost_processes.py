@@ -89,7 +89,7 @@ def test_the_log_names_the_site_whose_process_ended_and_what_to_do(server):
     assert process_job_failure(server, request) == "reply"
     said = server.log.read_text()
     assert "site 'ct_east': its process for this job ended (code 104)" in said and "/data" not in said
-    assert f"scripts/resume.py {JOB} NEW_JOB --job JOB" in said and said.count("\n") == 1
+    assert f"fedmed study resume {JOB} NEW_JOB --job JOB" in said and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_jobs_of_an_earlier_start_are_ended_with_the_line_that_resumes_them(serv
     assert states == {JOB: RunStatus.FINISHED_ABORTED, "never_began": RunStatus.FINISHED_ABORTED}
     assert saved == [(JOB, [str(tmp_path / JOB)])] and (tmp_path / JOB).is_dir()
     said = server.log.read_text()
-    assert "started anew while this job ran" in said and f"scripts/resume.py {JOB}" in said
+    assert "started anew while this job ran" in said and f"fedmed study resume {JOB}" in said
 
 
 def test_a_job_whose_result_cannot_be_kept_is_ended_all_the_same(server, tmp_path):

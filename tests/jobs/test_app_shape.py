@@ -106,7 +106,7 @@ def test_anything_else_is_refused_and_its_place_named(file, change, place):
     change(config)
     with pytest.raises(JobError, match="the job: 'app/config/.*is not as FedMed writes it") as refused:
         check_shape(config, f"app/config/{file}", "the job")
-    assert place in str(refused.value) and "package_job.py" in str(refused.value)
+    assert place in str(refused.value) and "study package" in str(refused.value)
 
 
 @pytest.mark.parametrize("file", [CLIENT, SERVER])

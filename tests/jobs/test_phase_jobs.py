@@ -16,6 +16,7 @@ from fedmed.reports.run_page import write_report
 from fedmed.reports.run_report import report_of
 from fedmed.reports.site_pictures import feature_pictures
 from fedmed.settings.site import load_site
+from tests.commands import fedmed
 from tests.federation.run_folder import result_of, rounds_of
 from tests.jobs.demo_sites import foreseen_scores
 from tests.shipped import shipped
@@ -129,8 +130,8 @@ def test_a_site_can_foresee_every_number_that_it_sends(workspace, tiny_site_conf
     assert set(sent) <= foreseen_scores(read_job(shipped("phases_fedcy")), load_site("lap_bay"))
 
 
-def test_the_ledger_tells_that_features_left_and_no_classifier(workspace, load_script, capsys):
-    assert load_script("ledger").main([str(workspace / "lap_bay")]) == 0
+def test_the_ledger_tells_that_features_left_and_no_classifier(workspace, capsys):
+    assert fedmed("site", "ledger")([str(workspace / "lap_bay")]) == 0
     text = " ".join(capsys.readouterr().out.split())
     sent = [json.loads(line) for line in next(workspace.glob("lap_bay/**/ledger.jsonl")).read_text().splitlines()]
     (update,) = [line for line in sent if line["answer"] == "update"]

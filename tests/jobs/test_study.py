@@ -66,7 +66,7 @@ def test_all_mistakes_are_told_at_once_with_their_lines():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "study.yaml: is empty; it must hold 'key: value' lines(.|\n)*--init METHOD"),
+        ("", "study.yaml: is empty; it must hold 'key: value' lines(.|\n)*study init METHOD"),
         ("- a\n", "holds a list; it must hold 'key: value' lines"),
         ("a: [\n", "study.yaml, line 2: not a readable YAML file"),
         ("a: \x07\n", "not a readable YAML file"),

@@ -17,6 +17,7 @@ from fedmed.reports.label_charts import counts_of, total
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import write_report
 from fedmed.training.label_counts import LabelCounts
+from tests.commands import fedmed
 from tests.federation.run_folder import result_of, rounds_of
 from tests.jobs.demo_sites import demo_site, foreseen_scores
 from tests.shipped import shipped
@@ -116,8 +117,8 @@ def test_a_site_can_foresee_every_number_that_it_sends(workspace, sites):
     assert set(sent) <= foreseen_scores(read_job(JOB), sites["lap_cho2"])
 
 
-def test_the_ledger_tells_what_left_and_names_no_video(workspace, sites, load_script, tmp_path, capsys):
-    ledger, page = load_script("ledger").main, tmp_path / "page.html"
+def test_the_ledger_tells_what_left_and_names_no_video(workspace, sites, tmp_path, capsys):
+    ledger, page = fedmed("site", "ledger"), tmp_path / "page.html"
     assert ledger([str(workspace / "lap_cho2"), "--out", str(page)]) == 0
     sent = result_of(workspace)["test"]["lap_cho2"]
     for text in (" ".join(capsys.readouterr().out.split()), page.read_text()):

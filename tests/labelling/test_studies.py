@@ -54,7 +54,7 @@ def test_dicom_files_are_images_where_pictures_are_asked_for(folder):
 def test_a_folder_without_pictures_says_which_are_meant(tmp_path):
     with pytest.raises(
         DataError,
-        match=r"no image \(.nii, .nii.gz, .png, .jpg\) .* scripts/prepare_ct.py, or give the URL of a DICOMweb",
+        match=r"no image \(.nii, .nii.gz, .png, .jpg\) .* fedmed prepare ct, or give the URL of a DICOMweb",
     ):
         prepare_work(tmp_path)
     with pytest.raises(DataError, match=r"no image \(.nii, .nii.gz, .png, .jpg, .dcm\)"):

@@ -16,12 +16,13 @@ from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.lighter.entity import Project
 from nvflare.security.security import FLAuthorizer
 
+from fedmed.commands.command_line import main
 from fedmed.errors import SiteConfigError
 from fedmed.flare.kit import KitJobs, KitStorage, ServerTimeouts
 from fedmed.jobs.app_configs import job_classes
-from fedmed.provisioning.command_line import EXAMPLE, main
 from fedmed.provisioning.kit_builder import MESSAGES, TEMPLATES, SiteBuilder
 from fedmed.provisioning.kits import Federation
+from fedmed.provisioning.make_kits import EXAMPLE
 from fedmed.provisioning.project_file import BUILDER, OLD_BUILDER, read_project
 from fedmed.settings.server import load_server
 from fedmed.settings.site import load_site

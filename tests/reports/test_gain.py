@@ -11,6 +11,7 @@ from fedmed.reports.gain import Gain, Step
 from fedmed.reports.gain_words import gain_notes, headline, on_screen
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
+from tests.commands import fedmed
 from tests.reports import records
 
 JOB = "simulate_job/fedmed"
@@ -241,12 +242,12 @@ def test_what_else_the_run_does_to_images_is_said(pair):
         change(place, "study", method=NAMED, algorithm="gamma_matching")
     run = read_with_controls(pair)
     for text in (shown(pair), unescape(page(run))):
-        assert said in text and "is missing: 'scripts/simulate.py JOB --control --resume' makes it" in text
+        assert said in text and "is missing: 'fedmed simulate JOB --control --resume' makes it" in text
     named(pair / "control", "study silent control")
     assert said not in shown(pair), "in that of FedMed 0.1 they adapt too"
     assert "0.592 adapted, with nothing learned from them" in shown(pair)
     change(pair / "control", "study", method=NAMED, algorithm=None, adaptation=None)
-    assert said in shown(pair) and "'scripts/simulate.py JOB --control' tells the two apart" in shown(pair)
+    assert said in shown(pair) and "'fedmed simulate JOB --control' tells the two apart" in shown(pair)
 
 
 @pytest.fixture
@@ -330,7 +331,7 @@ def test_without_the_control_that_adapts_the_other_is_still_compared(three, spoi
     spoil(three / "control_adapted")
     run, text = read_with_controls(three), shown(three)
     assert "Dice 0.717 with its scans, 0.592 without them: +0.125" in headline(run)
-    assert "the control that tells the two apart is missing: 'scripts/simulate.py JOB --control --resume' makes" in text
+    assert "the control that tells the two apart is missing: 'fedmed simulate JOB --control --resume' makes" in text
     assert len(run.control_problems) == bool(words) and words in "".join(run.control_problems)
     assert ("One of the controls is not compared" in text) == ("One of the controls is not" in page(run)) == bool(words)
 
@@ -343,16 +344,16 @@ def test_a_control_that_leaves_sites_out_may_lack_the_adaptation_and_nothing_els
     assert "'method' is" in read_with_controls(three).control_problems[0]
 
 
-def test_the_script_takes_both_folders_and_no_two_that_say_the_same(three, load_script, capsys, tmp_path, monkeypatch):
+def test_the_script_takes_both_folders_and_no_two_that_say_the_same(three, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("fedmed.reports.run_page.write_pngs", lambda run, out: [])
-    script, places = load_script("report"), [tmp_path / "left", tmp_path / "adapted"]
+    script, places = fedmed("report"), [tmp_path / "left", tmp_path / "adapted"]
     for name, place in zip(("control", "control_adapted"), places, strict=True):
         (three / name).rename(place)
     named = [word for place in places[::-1] for word in ("--control", str(place))]
     given = [str(three), "--out", str(tmp_path / "out"), *named]
-    assert script.main(given) == 0
+    assert script(given) == 0
     assert "Dice 0.592 left out, 0.722 adapted, 0.717 with learning" in " ".join(capsys.readouterr().out.split())
-    assert script.main([*given, "--control", str(places[0])]) == 2
+    assert script([*given, "--control", str(places[0])]) == 2
     assert "in neither sites adapt" in capsys.readouterr().err
 
 

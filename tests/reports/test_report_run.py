@@ -6,6 +6,7 @@ from fedmed.errors import DataError, FedMedError, JobError
 from fedmed.reports.notes import remarks, training_note
 from fedmed.reports.run import read_run
 from fedmed.reports.slice_picture import read_slice
+from tests.commands import fedmed
 from tests.reports.records import SERVER
 
 
@@ -124,20 +125,20 @@ def test_the_report_says_what_each_site_trained_on(fake_run):
 
 
 @pytest.fixture(scope="module")
-def script(load_script):
-    return load_script("report")
+def script():
+    return fedmed("report")
 
 
 def test_it_prints_the_table_and_the_absolute_path(script, fake_run, capsys, monkeypatch):
     folder = fake_run(rounds=1)
     monkeypatch.setattr("fedmed.reports.run_page.write_pngs", lambda run, out: [])
     monkeypatch.chdir(folder.parent)
-    assert script.main([folder.name, "--out", "here"]) == 0
+    assert script([folder.name, "--out", "here"]) == 0
     printed = capsys.readouterr().out
     assert "ct_west" in printed
     assert f"report: {folder.parent / 'here' / 'report.html'}" in printed
 
 
 def test_a_wrong_folder_is_said_in_plain_words(script, tmp_path, capsys):
-    assert script.main([str(tmp_path / "nowhere")]) == 2
+    assert script([str(tmp_path / "nowhere")]) == 2
     assert "error: no run at" in capsys.readouterr().err

@@ -110,9 +110,9 @@ def test_the_page_tells_losses_changes_and_weights_and_no_score(written):
 
 def test_what_comes_next_is_of_the_user_s_own_study(written):
     html = written.html.read_text().replace("&#39;", "'").replace("&gt;", ">")
-    assert "scripts/package_job.py --init linear > cxr_fedmoco_linear.yaml" in html
+    assert "fedmed study init linear > cxr_fedmoco_linear.yaml" in html
     assert "--set 'sites={cxr_children: supervised, cxr_metro: supervised, cxr_rural: supervised}'" in html
-    assert "--set 'overlays=[demo]'" in html and "scripts/simulate.py jobs/cxr_fedmoco_fine_tuning" in html
+    assert "--set 'overlays=[demo]'" in html and "fedmed simulate jobs/cxr_fedmoco_fine_tuning" in html
     assert "jobs/cxr_linear" not in html
 
 

@@ -23,6 +23,7 @@ from research.runner.score_table import joined
 from research.runner.stages import Place
 from research.runner.table_claim import Evidence
 from research.runner.yaml_models import build
+from tests.commands import fedmed
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROOM = "research.runner"
@@ -149,13 +150,13 @@ def test_every_hospital_is_once_the_one_with_labels_and_all_are_tested(data):
     assert same[0].path == same[1].path, "with labels at all, both turns are one run"
 
 
-def test_a_table_from_end_to_end(data, in_this_process, load_script, capsys):
+def test_a_table_from_end_to_end(data, in_this_process, capsys):
     """Two hospitals in turn, two arms, two seeds of two steps."""
     table = yaml.safe_load((CHECKOUT / "research/experiments/agreement_xray.yaml").read_text())
     (data / "t.yaml").write_text(yaml.safe_dump(table, sort_keys=False))
-    wanted = ["--arms", "left out", "agreement", "--seeds", "10", "11", "--out", str(data / "out")]
+    wanted = ["--arms", "left out,agreement", "--seeds", "10,11", "--out", str(data / "out")]
     command = [str(data / "t.yaml"), "--data", str(data / "two.yaml"), *wanted]
-    main = load_script("reproduce").main
+    main = fedmed("research", "run")
     assert main(command) == 0
     folder = data / "out" / "two" / "t"
     rows = list(csv.DictReader((folder / "models.csv").open()))

@@ -17,6 +17,7 @@ from research.runner.reproduction import scores_of
 from research.runner.site_lists import pooled_site, site_for
 from research.runner.stages import ArmWork, Place
 from research.runner.work_queue import jobs_for, run_works
+from tests.commands import fedmed
 
 from .table_yaml import ROOM, SITE_TABLE
 
@@ -187,19 +188,19 @@ def test_a_pool_has_the_same_files_under_the_same_paths(tiny_site_configs, tmp_p
 
 def test_the_script_writes_a_table_and_says_what_is_wrong(tiny_site_configs, tmp_path, script, capsys, in_this_process):
     command = write_yaml(tmp_path, {"overrides": {"supervised": SMALL}})
-    assert script.main(command) == 0
+    assert script(command) == 0
     folder = tmp_path / "out" / "tiny" / "small"
     assert {"scores.csv", "table.md", "table_last.md", "figure.png"} <= {path.name for path in folder.iterdir()}
     assert "one site" in (folder / "table.md").read_text()
     capsys.readouterr()
-    assert script.main([*command, "--arms", "two"]) == 2
+    assert script([*command, "--arms", "two"]) == 2
     assert "no arm 'two'" in capsys.readouterr().err
-    assert script.main(["no_such_table"]) == 2 and "no_such_table.yaml" in capsys.readouterr().err
+    assert script(["no_such_table"]) == 2 and "'no_such_table' is unknown; there are" in capsys.readouterr().err
 
 
 def test_the_script_says_what_failed_when_no_arm_is_left(tiny_site_configs, tmp_path, script, capsys):
     command = write_yaml(tmp_path, {"overrides": {"supervised": {**SMALL, "patch_size": [13, 13, 13]}}})
-    assert script.main(command) == 2
+    assert script(command) == 2
     said = capsys.readouterr().err
     assert "error: one site, seed 0: " in said and "log.txt" in said
     assert "every arm has a failed run" in said and not (tmp_path / "out" / "tiny").exists()
@@ -207,18 +208,16 @@ def test_the_script_says_what_failed_when_no_arm_is_left(tiny_site_configs, tmp_
 
 def test_the_script_refuses_what_would_count_twice_or_cannot_be_written(tiny_site_configs, tmp_path, script, capsys):
     command = write_yaml(tmp_path, {})
-    with pytest.raises(SystemExit):
-        script.main([*command, "--seeds", "0", "0"])
+    assert script([*command, "--seeds", "0,0"]) == 2
     assert "a seed counts once" in capsys.readouterr().err
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "small.yaml").write_text((tmp_path / "small.yaml").read_text())
-    assert script.main([str(tmp_path / "other" / "small.yaml"), *command]) == 2
+    assert script([str(tmp_path / "other" / "small.yaml"), *command]) == 2
     assert "another table is called 'small' too" in capsys.readouterr().err
     (tmp_path / "file").touch()
-    assert script.main([*command, "--out", str(tmp_path / "file")]) == 2
-    assert "Not a directory" in (said := capsys.readouterr().err) and "--out" in said
-    with pytest.raises(SystemExit):
-        script.main([*command, "--jobs", "0"])
+    assert script([*command, "--out", str(tmp_path / "file")]) == 2
+    assert "Not a directory" in (said := capsys.readouterr().err) and "choose another place" in said
+    assert script([*command, "--jobs", "0"]) == 2
 
 
 def write_yaml(folder, data):
@@ -231,5 +230,5 @@ def write_yaml(folder, data):
 
 
 @pytest.fixture
-def script(load_script):
-    return load_script("reproduce")
+def script():
+    return fedmed("research", "run")

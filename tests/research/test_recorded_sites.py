@@ -1,15 +1,14 @@
 """Sites of a table that are made of recordings on first use, as the script would make them."""
 
 import json
-import runpy
 
 import cv2
 import numpy as np
 import pytest
 
 from fedmed.errors import DataError, JobError
-from fedmed.files import CHECKOUT
 from research.runner.recorded_sites import RecordedSites
+from tests.commands import fedmed
 
 from .shipped_tables import data_of
 
@@ -35,7 +34,7 @@ def operation(tmp_path, monkeypatch):
 
 def test_a_site_is_as_the_script_makes_it_and_is_made_once(operation, tmp_path):
     site = SITES.settings_of("cho_vid01")
-    main = runpy.run_path(str(CHECKOUT / "scripts" / "prepare_video.py"))["main"]
+    main = fedmed("prepare", "video")
     command = [str(operation), "--site", "cho", "--each", "--blocks", "60", "10", "--out", str(tmp_path / "by_hand")]
     assert main([*command, "--workers", "1"]) == 0
     for name in ("datalist.json", "datalist_whole.json", "prepared/labels/VID01_training.csv"):

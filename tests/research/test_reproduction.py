@@ -26,6 +26,7 @@ from research.runner.parallel import Failure
 from research.runner.stages import Place
 from research.runner.untrained_encoders import GreyLevelEncoder, RandomEncoder
 from research.runner.yaml_models import build
+from tests.commands import fedmed
 
 from .shipped_tables import EXPERIMENTS, data_of
 from .table_yaml import OF_IMAGES, ROOM
@@ -103,8 +104,8 @@ def command(data, *more):
     return [str(data / "t.yaml"), "--data", str(data / "two.yaml"), "--out", str(data / "out"), *more]
 
 
-def test_a_table_from_end_to_end_and_again(data, in_this_process, load_script, capsys):
-    main = load_script("reproduce").main
+def test_a_table_from_end_to_end_and_again(data, in_this_process, capsys):
+    main = fedmed("research", "run")
     assert main(command(data)) == 0
     assert in_this_process == ["FedMoCo, seed 0", "local at north, seed 0", "local at south, seed 0", "random, seed 0"]
     folder = data / "out" / "two" / "t"
@@ -144,7 +145,7 @@ def _takes_over_the_seed(data, main, table):
     assert (made / "scores.csv").read_bytes() == theirs.read_bytes()
 
 
-def test_an_arm_with_a_failed_run_is_left_out(data, monkeypatch, load_script, capsys):
+def test_an_arm_with_a_failed_run_is_left_out(data, monkeypatch, capsys):
     def fail(items, jobs, do, dask):
         assert do is work_queue.quietly
         for item in items:
@@ -154,7 +155,7 @@ def test_an_arm_with_a_failed_run_is_left_out(data, monkeypatch, load_script, ca
     chain = TABLE["chain"]
     linear = {**chain, "classifiers": {**chain["classifiers"], "protocols": {"linear": {"fractions": [1]}}}}
     (data / "t.yaml").write_text(yaml.safe_dump({**TABLE, "chain": linear}, sort_keys=False))
-    assert load_script("reproduce").main(command(data)) == 2
+    assert fedmed("research", "run")(command(data)) == 2
     assert "FedMoCo, seed 0: out of luck" in capsys.readouterr().err
     arms = {row["arm"] for row in csv.DictReader((data / "out" / "two" / "t" / "models.csv").open())}
     assert arms == {"random"}
@@ -257,11 +258,11 @@ def test_a_chain_that_does_not_fit_is_refused(place):
         stage.steps(place, RandomEncoder().steps(place, None)[0])
 
 
-def test_tables_of_two_kinds_are_run_apart(load_script, capsys, data):
-    script = load_script("reproduce")
-    assert script.main(["table1", "fedmoco_table2"]) == 2
+def test_tables_of_two_kinds_are_run_apart(capsys, data):
+    script = fedmed("research", "run")
+    assert script(["table1", "fedmoco_table2"]) == 2
     assert "which needs HospitalData" in (said := capsys.readouterr().err) and "run the tables apart" in said
-    assert script.main(["table1", "--data", str(data / "two.yaml")]) == 2
+    assert script(["table1", "--data", str(data / "two.yaml")]) == 2
     assert "which needs FederationData" in capsys.readouterr().err
 
 

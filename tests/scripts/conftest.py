@@ -4,13 +4,15 @@ import shutil
 
 import pytest
 
+from tests.commands import fedmed
+
 
 @pytest.fixture
-def run_script(load_script, capsys):
-    """Return a function that runs a script in this process: exit code, what it says, what it complains of."""
+def run_script(capsys):
+    """Return a function that runs a command in this process: exit code, what it says, what it complains of."""
 
-    def run(name, *arguments):
-        code = load_script(name).main([str(argument) for argument in arguments])
+    def run(words, *arguments):
+        code = fedmed(*words.split())(arguments)
         return code, *capsys.readouterr()
 
     return run

@@ -1,26 +1,25 @@
-"""scripts/check_site.py on a demo site with a tiny job, and its exit codes."""
+"""fedmed site check on a demo site with a tiny job, and its exit codes."""
 
 import json
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 
 from fedmed_demo import demo_site
+from tests.commands import fedmed
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "check_site.py"
 # The tests themselves may run under nohup, which the script would respect. Set after exec, not by preexec_fn: that
 # forks a process in which earlier tests have left gRPC's threads, and its fork handlers may end the child.
 HEAR = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 @pytest.fixture(scope="module")
-def script(load_script):
-    return load_script("check_site")
+def script():
+    return fedmed("site", "check")
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def options(tmp_path):
 
 def test_a_demo_site_is_measured_and_ready(script, tiny_job, options, tmp_path, fedmed_home, capsys):
     before = sorted((fedmed_home / "cache").rglob("*"))
-    assert script.main(["ct_north", "--job", str(tiny_job(steps=40)), *options]) == 0
+    assert script(["ct_north", "--job", str(tiny_job(steps=40)), *options]) == 0
     shown = capsys.readouterr().out
     assert "No problem was found; not checked: the connection." in shown
     assert "a round of 40 steps" in shown and "scoring a case" in shown
@@ -47,7 +46,7 @@ def test_problems_end_with_code_1(script, tiny_site_configs, fedmed_home, tmp_pa
     (tmp_path / "lists.json").write_text(json.dumps(lists))
     site = tmp_path / "site.yaml"
     site.write_text(f"data_root: {root}\ndatalist: {tmp_path / 'lists.json'}\ndevice: cpu\n")
-    assert script.main([str(site), "--skip", "training", *options]) == 1
+    assert script([str(site), "--skip", "training", *options]) == 1
     assert "is in two lists" in capsys.readouterr().out
 
 
@@ -57,7 +56,7 @@ def test_a_site_that_the_job_does_not_name_is_checked_by_its_lists(
     root = demo_site("chest_ct_tiny", "ct_north", fedmed_home)
     site = tmp_path / "a.yaml"
     site.write_text(f"data_root: {root}\ndatalist: {root / 'datalist.json'}\ndevice: cpu\n")
-    assert script.main([str(site), "--job", str(tiny_job()), "--skip", "training", *options]) == 0
+    assert script([str(site), "--job", str(tiny_job()), "--skip", "training", *options]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "does not name 'a': checked as supervised" in shown and "--role" in shown
     assert "the job does not name the site" in (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -75,14 +74,13 @@ def test_a_site_that_the_job_does_not_name_is_checked_by_its_lists(
     ],
 )
 def test_what_cannot_be_checked_ends_with_code_2(script, tiny_site_configs, options, capsys, arguments, words):
-    assert script.main([*arguments, *options]) == 2
+    assert script([*arguments, *options]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and words in error
 
 
 def test_workers_load_no_torch():
-    code = f"import runpy, sys; sys.path[0] = {str(SCRIPT.parent)!r}; runpy.run_path({str(SCRIPT)!r})"
-    code += "; assert 'torch' not in sys.modules"
+    code = "import sys; import fedmed.commands.command_line; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
@@ -92,8 +90,8 @@ def test_prepared_cases_do_not_outlive_a_broken_connection(tiny_job, fedmed_home
     root = demo_site("chest_ct_tiny", "ct_north", fedmed_home)
     site = tmp_path / "ct_north.yaml"
     site.write_text(f"data_root: {root}\ndevice: cpu\ncache_dir: {cache}\n")
-    line = [sys.executable, str(SCRIPT), str(site), "--job", str(tiny_job()), "--steps", "100000", *options]
-    line = [sys.executable, "-c", HEAR, *line, "--skip", "disk,device"]
+    line = [sys.executable, "-c", HEAR, sys.executable, "-m", "fedmed", "site", "check", str(site), *options]
+    line += ["--job", str(tiny_job()), "--steps", "100000", "--skip", "disk,device"]
     running = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
     try:
         wait_for(lambda: running.poll() is not None or list(cache.glob(".fedmed-check-*/cache/*/*.pt")))
@@ -114,7 +112,7 @@ def wait_for(condition, seconds=600):
 
 def test_nothing_is_written_to_the_current_folder(script, tiny_site_configs, fedmed_home, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert script.main(["ct_north", "--skip", "training", "--workers", "1"]) == 0
+    assert script(["ct_north", "--skip", "training", "--workers", "1"]) == 0
     assert not list(tmp_path.iterdir())
     assert (fedmed_home / "to_send" / "check_ct_north.html").is_file()
     assert (fedmed_home / "checks" / "ct_north.csv").is_file()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "scripts" / "dependencies.py"
+SCRIPT = ROOT / "locks" / "dependencies.py"
 LOCK = "numpy==2.4.6 \\\n    --hash=sha256:{}\n".format("0" * 64)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def export(run_script):
-    return partial(run_script, "export_bundle")
+    return partial(run_script, "export")
 
 
 def test_one_command_makes_a_bundle_and_says_how_to_go_on(export, finished_run, tmp_path):
@@ -18,7 +18,7 @@ def test_one_command_makes_a_bundle_and_says_how_to_go_on(export, finished_run, 
     assert "overlays left: agreement, consistency, cpu, evaluate, " in said and "model card: " in said
     served, run, adapted = said.splitlines()[-3:]
     assert served.startswith("in MONAI Label:  scripts/label.sh /data/images")
-    assert "python -m monai.bundle run --config_file configs/inference.yaml" in run and "adapt_bundle.py" in adapted
+    assert "python -m monai.bundle run --config_file configs/inference.yaml" in run and "fedmed adapt" in adapted
     assert len(said.splitlines()) <= 10
 
 
@@ -27,7 +27,7 @@ def test_one_command_makes_a_bundle_and_says_how_to_go_on(export, finished_run, 
     [
         (["{tmp}/nothing", "{tmp}/x_segmentation"], "the folder does not exist"),
         (["{run}", "{tmp}/x_segmentation", "--site", "ct_north"], "leave out --site"),
-        (["{run}", "{tmp}/x_segmentation", "--verify", "{tmp}/x.nii.gz"], "x.nii.gz does not exist"),
+        (["{run}", "{tmp}/x_segmentation", "--verify-on", "{tmp}/x.nii.gz"], "x.nii.gz does not exist"),
         (["{run}", "{tmp}/x_segmentation", "--version", "one"], "'one' is not a version"),
     ],
 )

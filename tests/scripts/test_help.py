@@ -1,39 +1,68 @@
-"""Every script says what it does, and the long ones at once: nobody waits for MONAI to read how one is called."""
+"""Every command says what it does, and at once: nobody waits for PyTorch to read how one is called."""
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPTS = sorted((Path(__file__).parents[2] / "scripts").glob("[!_]*.py"))
-A_SECOND = {"package_job.py", "purge_cache.py", "write_docs.py"}  # these load PyTorch alone
+from fedmed.commands.command_line import main
+from tests.commands import every_command, fedmed
+
+PASSED_ON = {"label serve", "research", "prepare demo"}  # another program shows its own help
+COMMANDS = sorted(words for words, _ in every_command() if words not in PASSED_ON)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_it_can_be_executed(script):
-    assert os.access(script, os.X_OK), f"chmod +x {script}"
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_help_is_quick(script):
-    code = f"import runpy, sys; sys.path[0] = {str(script.parent)!r}; sys.argv[1:] = ['--help']\n"
-    code += f"try: runpy.run_path({str(script)!r}, run_name='__main__')\n"
-    code += "finally: print(*sys.modules, file=sys.stderr)"
+def test_help_loads_nothing_heavy():
+    code = "import sys; from fedmed.commands.command_line import main\n"
+    code += "assert main(['--help']) == 0; print(*sys.modules, file=sys.stderr)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert shown.returncode == 0 and shown.stdout.startswith("usage: ")
-    loaded = set(shown.stderr.split())
-    assert "monai" not in loaded and ("torch" not in loaded or script.name in A_SECOND)
+    loaded = {name.partition(".")[0] for name in shown.stderr.split()}
+    assert "fedmed" in loaded and not loaded & {
+        "numpy",
+        "torch",
+        "monai",
+        "nvflare",
+        "matplotlib",
+        "pandas",
+        "pydantic",
+    }
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_outside_of_the_environment_it_says_what_to_type(script):
-    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    line = [sys.executable, "-S", script, "--help"]  # -S: without the packages that are installed
-    shown = subprocess.run(line, capture_output=True, text=True, env=bare)
-    assert shown.returncode == 1 and not shown.stdout and "Traceback" not in shown.stderr
-    assert shown.stderr.startswith(
-        f"{script}: this Python, {sys.executable}, has no fedmed and no nvflare and no monai."
-    )
-    assert shown.stderr.endswith(f"\n    source {script.parents[1] / '.venv/bin/activate'}\n")
+@pytest.mark.parametrize("words", COMMANDS)
+def test_help_of_each_command(words, capsys, monkeypatch):
+    """Also in a narrow terminal, and without colours where a person wants none."""
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert fedmed(*words.split())(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"Usage: fedmed {words}" in " ".join(shown.split()) and "\x1b[3" not in shown
+    assert max(map(len, shown.splitlines())) <= 50
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"), [("simulat x", "simulate"), ("site chekc", "check"), ("export a b --onx", "--onnx")]
+)
+def test_a_mistyped_word_gets_the_nearest(words, meant, capsys):
+    assert main(words.split()) == 2
+    said = capsys.readouterr().err
+    assert meant in said
+
+
+def test_a_full_disk_is_one_line(monkeypatch, capsys):
+    def full(folder):
+        raise OSError(28, "No space left on device", str(folder))
+
+    monkeypatch.setattr("fedmed.files.purge", full)
+    assert main(["site", "purge", "/x"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and "'/x'" in said and said.count("\n") == 1
+
+
+def test_completion_is_there_for_bash_and_zsh(monkeypatch, capsys):
+    for shell in ("bash", "zsh"):
+        monkeypatch.setenv("_FEDMED_COMPLETE", f"complete_{shell}")
+        monkeypatch.setenv("COMP_WORDS", "fedmed si")
+        monkeypatch.setenv("COMP_CWORD", "1")
+        monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "fedmed si")
+        main([])
+        assert {"site", "simulate"} <= set(capsys.readouterr().out.replace('"', " ").replace(":", " ").split())

@@ -24,7 +24,7 @@ def series(tmp_path, write_dicom):
 
 @pytest.fixture
 def run(run_script):
-    return partial(run_script, "infer_dicom")
+    return partial(run_script, "infer")
 
 
 def test_the_segmentation_holds_what_the_bundle_infers(run, undecided_bundle, series, tmp_path):
@@ -57,7 +57,7 @@ def test_only_the_owner_reads_it_and_only_replace_overwrites_it(run, exported_bu
 @pytest.mark.parametrize(
     ("break_it", "reason"),
     [
-        (shutil.rmtree, "does not exist; give the folder that scripts/export_bundle.py wrote"),
+        (shutil.rmtree, "does not exist; give the folder that fedmed export wrote"),
         (lambda root: (root / "models" / "model.pt").unlink(), "has no weights (models/model.pt)"),
         (lambda root: (root / "configs" / "inference.yaml").unlink(), "is not a bundle for inference"),
         (lambda root: (root / "models" / "model.pt").write_bytes(b"x" * 99), "damaged or changed: models/model.pt"),

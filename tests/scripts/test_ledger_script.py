@@ -1,13 +1,15 @@
-"""scripts/ledger.py: what has left, what would leave, and mistakes in plain words."""
+"""fedmed site ledger: what has left, what would leave, and mistakes in plain words."""
 
 import json
 
 import pytest
 
+from tests.commands import fedmed
+
 
 @pytest.fixture(scope="module")
-def main(load_script):
-    return load_script("ledger").main
+def main():
+    return fedmed("site", "ledger")
 
 
 def test_the_ledger_of_a_run(main, finished_run, tmp_path, capsys):
@@ -58,6 +60,4 @@ def test_mistakes_are_said_in_one_line(main, arguments, message, tmp_path, capsy
 
 @pytest.mark.parametrize("arguments", [[], ["a", "--dry-run", "b"], ["--dry-run", "b"], ["a", "--job", "b"]])
 def test_arguments_that_do_not_go_together(main, arguments):
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
+    assert main(arguments) == 2

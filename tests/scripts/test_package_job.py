@@ -5,6 +5,7 @@ import pytest
 from fedmed.jobs.job_folder import read_job
 from fedmed.methods.declarations import Exchanged
 from fedmed.methods.find_method import installed
+from tests.commands import fedmed
 from tests.shipped import JOBS, shipped
 
 STUDY = """\
@@ -36,14 +37,14 @@ evaluate: false
 
 
 @pytest.fixture
-def package(capsys, load_script, tmp_path):
+def package(capsys, tmp_path):
     """Return a function that runs the script in this process with a study: exit code, and what it says of errors."""
-    script = load_script("package_job")
+    script = fedmed("study", "package")
 
     def package(text, folder, *settings):
         (tmp_path / "study.yaml").write_text(text)
         options = [part for setting in settings for part in ("--set", setting)]
-        code = script.main([str(tmp_path / "study.yaml"), str(folder), *options])
+        code = script([str(tmp_path / "study.yaml"), str(folder), *options])
         return code, capsys.readouterr().err
 
     return package
@@ -71,7 +72,7 @@ def test_without_settings_the_study_is_carried_byte_for_byte_and_with_them_its_c
     assert text == expected + "seed: 7\n"
 
 
-def test_what_sites_must_allow_is_said_with_the_line(load_script, tmp_path, capsys):
+def test_what_sites_must_allow_is_said_with_the_line(tmp_path, capsys):
     agreement = STUDY.replace("covid_fssl.method.Consistency", "agreement.method.Agreement")
     agreement = agreement.replace("user_weights:\n  b: 0.5\n", "")
     agreement += "warm_start: {rounds: 6}\n"
@@ -79,7 +80,7 @@ def test_what_sites_must_allow_is_said_with_the_line(load_script, tmp_path, caps
     other = "    privacy: {allowed_extras: [mu, n, rsa, sigma]}\n"
     for text, lines in ((agreement, [line]), (STUDY, []), (PRETRAINING, [other])):
         (tmp_path / "study.yaml").write_text(text)
-        assert load_script("package_job").main([str(tmp_path / "study.yaml"), str(tmp_path / "job"), "--replace"]) == 0
+        assert fedmed("study", "package")([str(tmp_path / "study.yaml"), str(tmp_path / "job"), "--replace"]) == 0
         assert [said for said in capsys.readouterr().out.splitlines(True) if "privacy:" in said] == lines
 
 
@@ -113,8 +114,8 @@ def test_a_job_for_sites_without_custom_code_differs_by_nothing_but_the_folders(
 
 @pytest.mark.parametrize("size", ["small", "paper"])
 @pytest.mark.parametrize("method", [*installed(), "fedmed.systems.fedmoco.method.FedMoCo"])
-def test_a_commented_study_of_every_method_becomes_a_job(load_script, package, tmp_path, capsys, method, size):
-    assert load_script("package_job").main(["--init", method, "--size", size]) == 0
+def test_a_commented_study_of_every_method_becomes_a_job(package, tmp_path, capsys, method, size):
+    assert fedmed("study", "init")([method, "--size", size]) == 0
     text = capsys.readouterr().out
     assert text.count("#") > 30 and "# federated rounds\nrounds:" in text
     code, said = package(text, tmp_path / "job")
@@ -126,10 +127,8 @@ def test_a_commented_study_of_every_method_becomes_a_job(load_script, package, t
 
 
 @pytest.mark.parametrize(("size", "start"), [("small", 5), ("paper", 50)])
-def test_fedmoco_s_study_exchanges_statistics_within_its_rounds_or_is_refused(
-    load_script, package, tmp_path, capsys, size, start
-):
-    assert load_script("package_job").main(["--init", "fedmoco", "--size", size]) == 0
+def test_fedmoco_s_study_exchanges_statistics_within_its_rounds_or_is_refused(package, tmp_path, capsys, size, start):
+    assert fedmed("study", "init")(["fedmoco", "--size", size]) == 0
     text = capsys.readouterr().out
     assert package(text, tmp_path / "job")[0] == 0
     assert read_job(tmp_path / "job").exchange.first_round == start
@@ -157,22 +156,22 @@ def test_mistakes_are_told_and_leave_nothing(package, tmp_path, settings, messag
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{tmp}/no.yaml", "{tmp}/job"], "no.yaml cannot be read"),
-        (["{tmp}", "{tmp}/job"], "meta.json is missing; is {tmp} a job folder?"),
-        (["{job}/meta.json", "{tmp}/job"], "give the job's folder, {job}"),
-        (["--init", "fedmocco"], "'fedmocco' is unknown; there are agreement, consistency, "),
-        (["--init", "os.system"], "a job may not name the class"),
+        (["package", "{tmp}/no.yaml", "{tmp}/job"], "no.yaml cannot be read"),
+        (["package", "{tmp}", "{tmp}/job"], "meta.json is missing; is {tmp} a job folder?"),
+        (["package", "{job}/meta.json", "{tmp}/job"], "give the job's folder, {job}"),
+        (["init", "fedmocco"], "'fedmocco' is unknown; there are agreement, consistency, "),
+        (["init", "os.system"], "a job may not name the class"),
     ],
 )
-def test_what_is_no_study_and_no_method_is_told(load_script, tmp_path, capsys, arguments, message):
+def test_what_is_no_study_and_no_method_is_told(tmp_path, capsys, arguments, message):
     places = {"tmp": tmp_path, "job": JOBS / "covid_fssl"}
-    assert load_script("package_job").main([argument.format(**places) for argument in arguments]) == 2
+    assert fedmed("study")([argument.format(**places) for argument in arguments]) == 2
     assert message.format(**places) in capsys.readouterr().err and not (tmp_path / "job").exists()
 
 
-def test_an_algorithm_is_added_to_any_study(load_script, tmp_path, capsys):
+def test_an_algorithm_is_added_to_any_study(tmp_path, capsys):
     (tmp_path / "study.yaml").write_text(STUDY)
-    main, options = load_script("package_job").main, [str(tmp_path / "study.yaml"), str(tmp_path / "job")]
+    main, options = fedmed("study", "package"), [str(tmp_path / "study.yaml"), str(tmp_path / "job")]
     assert main([*options, "--algorithm", "fedprox"]) == 0
     job = read_job(tmp_path / "job")
     assert job.overlays(job.role("b")) == ["unlabelled", "consistency", "fedprox"]
@@ -188,9 +187,9 @@ def test_an_algorithm_is_added_to_any_study(load_script, tmp_path, capsys):
         ("tools_paper", ["--algorithm", "feddyn", "--set", "name=dynamic"], ("algorithm", "feddyn")),
     ],
 )
-def test_any_job_of_fedmed_gets_an_algorithm_or_an_optimizer_by_one_line(name, line, setting, load_script, tmp_path):
+def test_any_job_of_fedmed_gets_an_algorithm_or_an_optimizer_by_one_line(name, line, setting, tmp_path):
     """All else stays as it was, comments included, and the job itself too."""
-    main, key = load_script("package_job").main, setting[0]
+    main, key = fedmed("study", "package"), setting[0]
     before = read_job(shipped(name)).text
     assert main([str(shipped(name)), str(tmp_path / "job"), *line]) == 0
     made, old = read_job(tmp_path / "job"), read_job(shipped(name))
@@ -200,8 +199,8 @@ def test_any_job_of_fedmed_gets_an_algorithm_or_an_optimizer_by_one_line(name, l
     assert set(made.text.splitlines()) - set(before.splitlines()) <= {": ".join(setting), "name: dynamic"}
 
 
-def test_an_algorithm_takes_the_place_of_that_of_a_job(load_script, tmp_path):
-    main = load_script("package_job").main
+def test_an_algorithm_takes_the_place_of_that_of_a_job(tmp_path):
+    main = fedmed("study", "package")
     assert main([str(shipped("tools_fedprox")), str(tmp_path / "job"), "--algorithm", "feddyn"]) == 0
     job = read_job(tmp_path / "job")
     assert job.study.algorithm == "feddyn" and "fedprox" not in job.overlays(job.role("lap_cho1"))

@@ -1,4 +1,4 @@
-"""scripts/resume.py: from what is left of a run to the job that continues it."""
+"""fedmed study resume: from what is left of a run to the job that continues it."""
 
 import json
 import shutil
@@ -10,13 +10,14 @@ from fedmed.durable_files import load_tensors
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
+from tests.commands import fedmed
 
 ID = "3f1c-old"
 
 
 @pytest.fixture
-def script(load_script):
-    return load_script("resume")
+def script():
+    return fedmed("study", "resume")
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_a_download_becomes_a_job_that_ends_where_an_uninterrupted_run_does(
 ):
     monkeypatch.setattr(Client, "_score", lambda self, task, parser: {"val_dice": 0.5})
     monkeypatch.setattr(Client, "evaluate", lambda self, task: {"n_cases": 0})
-    assert script.main([str(download), str(tmp_path / "again")]) == 0
+    assert script([str(download), str(tmp_path / "again")]) == 0
     said = capsys.readouterr().out
     assert f"continues job {ID}" in said and "from round 2 of 2; 1 are done" in said
     assert f"ct_north needs its own state of round 1, in {ID}/fedmed/state" in said
@@ -62,24 +63,24 @@ def test_a_download_becomes_a_job_that_ends_where_an_uninterrupted_run_does(
 def test_the_servers_own_folder_needs_the_job_and_can_be_asked_for_more_rounds(
     script, server_run, interrupted, tmp_path, capsys
 ):
-    assert script.main([str(server_run), str(tmp_path / "again")]) == 2
+    assert script([str(server_run), str(tmp_path / "again")]) == 2
     assert f"the job folder of '{ID}' is not with its run; give it with --job" in capsys.readouterr().err
     options = ["--job", str(interrupted / "study"), "--rounds", "5", "--allow-fresh", "ct_north"]
-    assert script.main([str(server_run), str(tmp_path / "again"), *options]) == 0
+    assert script([str(server_run), str(tmp_path / "again"), *options]) == 0
     said = capsys.readouterr().out
     assert "from round 2 of 5" in said and "needs its own state" not in said
     study = read_job(tmp_path / "again").study
     assert study.rounds == 5 and study.resume.fresh == ["ct_north"]
-    assert script.main([str(server_run), str(tmp_path / "again"), *options]) == 2
+    assert script([str(server_run), str(tmp_path / "again"), *options]) == 2
     assert "exists; choose another or use --replace" in capsys.readouterr().err
-    assert script.main([str(server_run), str(tmp_path / "again"), *options, "--replace"]) == 0
+    assert script([str(server_run), str(tmp_path / "again"), *options, "--replace"]) == 0
 
 
 def test_an_id_alone_lets_the_server_look(script, interrupted, tmp_path, capsys):
-    assert script.main(["4711-abc", str(tmp_path / "again"), "--job", str(interrupted / "study")]) == 0
+    assert script(["4711-abc", str(tmp_path / "again"), "--job", str(interrupted / "study")]) == 0
     assert "the server finds it in its own folder" in capsys.readouterr().out
     assert not (tmp_path / "again/app_server/resume").exists()
-    assert script.main(["../4711", str(tmp_path / "other"), "--job", str(interrupted / "study")]) == 2
+    assert script(["../4711", str(tmp_path / "other"), "--job", str(interrupted / "study")]) == 2
     assert "is not the id of a job" in capsys.readouterr().err
 
 
@@ -95,7 +96,7 @@ def test_an_id_alone_lets_the_server_look(script, interrupted, tmp_path, capsys)
 )
 def test_what_cannot_be_continued_is_said_and_nothing_is_written(script, download, tmp_path, capsys, spoil, words):
     spoil(download)
-    assert script.main([str(download), str(tmp_path / "again")]) == 2
+    assert script([str(download), str(tmp_path / "again")]) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "again").exists() and not list(tmp_path.glob(".job-*"))
 
@@ -104,8 +105,8 @@ def test_another_job_or_a_simulators_workspace_is_refused(
     script, download, interrupted, change_study, tmp_path, capsys
 ):
     change_study(interrupted / "study", seed=1)
-    assert script.main([str(download), str(tmp_path / "again"), "--job", str(interrupted / "study")]) == 2
+    assert script([str(download), str(tmp_path / "again"), "--job", str(interrupted / "study")]) == 2
     assert "'seed' of its study is 1, it was the default" in capsys.readouterr().err
     (interrupted / "ws/server/simulate_job").mkdir()
-    assert script.main([str(interrupted / "ws"), str(tmp_path / "again")]) == 2
-    assert "scripts/simulate.py JOB --resume" in capsys.readouterr().err
+    assert script([str(interrupted / "ws"), str(tmp_path / "again")]) == 2
+    assert "fedmed simulate JOB --resume" in capsys.readouterr().err

@@ -16,8 +16,8 @@ PYTHON = f"""#!/usr/bin/env bash
 case "$*" in
 "-m venv"*) mkdir -p .venv/bin && touch .venv/pyvenv.cfg && cp "$0" .venv/bin/python && cp "$0" .venv/bin/pip ;;
 "-m pip"*) echo "$*" >>calls && cat pip_says 2>/dev/null; sleep "${{PIP_SECONDS:-0}}" && exit "${{PIP_EXIT:-0}}" ;;
-"-m ruff"* | "-m mypy"* | scripts/dependencies.py*) echo "$*" >>calls && [[ "$*" != "${{LINT_FAILS:-nothing}}" ]] ;;
-"-m pytest"* | scripts/*) echo "$*" >>calls && echo "threads $OMP_NUM_THREADS" >>calls && exit "${{TESTS_EXIT:-0}}" ;;
+"-m ruff"* | "-m mypy"* | locks/dependencies.py*) echo "$*" >>calls && [[ "$*" != "${{LINT_FAILS:-nothing}}" ]] ;;
+"-m pytest"* | *fedmed*) echo "$*" >>calls && echo "threads $OMP_NUM_THREADS" >>calls && exit "${{TESTS_EXIT:-0}}" ;;
 *torch*) [[ "$*" == *cuda* ]] && exit "${{CUDA_TORCH:-1}}" || echo "${{TORCH:-0}}" ;;
 *ensurepip*) exit "${{NO_ENSUREPIP:-0}}" ;;
 *version_info*) exit "${{OLD_PYTHON:-0}}" ;;
@@ -203,7 +203,7 @@ def test_a_linked_environment_of_this_checkout_is_made_anew(checkout, tmp_path):
     assert run(checkout, "scripts/setup.sh").returncode == 0 and (disk / "bin" / "python").is_file()
 
 
-LINT = ["-m ruff check .", "-m ruff format --check .", "-m mypy", "scripts/dependencies.py check"]
+LINT = ["-m ruff check .", "-m ruff format --check .", "-m mypy", "locks/dependencies.py check"]
 
 
 @pytest.mark.parametrize(("script", "before"), [("scripts/test.sh", []), (".ci/run", LINT)])
@@ -242,9 +242,7 @@ def test_one_test_runs_in_one_process(checkout):
 
 def test_the_demo_simulates_the_job_and_passes_arguments_on(checkout):
     assert run(checkout, "scripts/demo.sh", "--threads", "2").returncode == 0
-    assert calls(checkout)[1] == (
-        "scripts/simulate.py jobs/covid_agreement --workspace runs/covid_agreement --control --threads 2"
-    )
+    assert calls(checkout)[1] == "-m fedmed demo --threads 2"
 
 
 @pytest.mark.parametrize("script", ["scripts/lint.sh", "scripts/test.sh", "scripts/demo.sh", "scripts/setup.sh"])

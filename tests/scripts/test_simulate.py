@@ -1,4 +1,4 @@
-"""The failure paths of scripts/simulate.py, with a stand-in for the simulator."""
+"""The failure paths of fedmed simulate, with a stand-in for the simulator."""
 
 import json
 import os
@@ -13,13 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "simulate.py"
+from tests.commands import fedmed
+
 SITES = ["site_a", "site_b"]
 
 
 @pytest.fixture(scope="module")
-def script(load_script):
-    return load_script("simulate")
+def script():
+    return fedmed("simulate")
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def stand_in(tmp_path, monkeypatch):
 
 def test_exit_0_without_a_result_is_a_failure(script, job, stand_in, tmp_path, capsys):
     stand_in("print('2026 - ServerRunner - ERROR - no aggregator of that name')")
-    assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 1
+    assert script([str(job), "--workspace", str(tmp_path / "ws")]) == 1
     printed = capsys.readouterr()
     assert "error: job failed: no aggregator of that name" in printed.err
     assert str(tmp_path / "ws.log") in printed.err
@@ -66,7 +67,7 @@ def test_a_result_of_an_earlier_run_does_not_count(script, job, stand_in, tmp_pa
     result = tmp_path / "ws/server/simulate_job/fedmed/result.json"
     result.parent.mkdir(parents=True)
     result.write_text("{}")
-    assert script.main([str(job), "--workspace", str(tmp_path / "ws"), "--quiet"]) == 1
+    assert script([str(job), "--workspace", str(tmp_path / "ws"), "--quiet"]) == 1
     assert "NVFlare wrote nothing" in capsys.readouterr().err
 
 
@@ -76,7 +77,7 @@ def test_a_sites_own_error_is_printed_as_one_line_and_at_the_end(script, job, st
         'line = \'{"event": "error", "task": "train", "round": 0, "message": "mask is empty"}\'\n'
         "(f / 'progress.jsonl').write_text(line + chr(10)); sys.exit(3)"
     )
-    assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 1
+    assert script([str(job), "--workspace", str(tmp_path / "ws")]) == 1
     printed = capsys.readouterr()
     assert "ERROR mask is empty" in printed.out
     assert "site_a: mask is empty" in printed.err
@@ -85,7 +86,7 @@ def test_a_sites_own_error_is_printed_as_one_line_and_at_the_end(script, job, st
 def test_the_simulator_gets_absolute_paths_and_a_thread_for_each_site(script, job, stand_in, tmp_path, monkeypatch):
     stand_in("print(sys.argv[1:])")
     monkeypatch.chdir(tmp_path)
-    script.main(["job", "--workspace", "ws", "--gpu", "0,1"])
+    script(["job", "--workspace", "ws", "--gpu", "0,1"])
     arguments = (tmp_path / "ws.log").read_text().strip()
     assert arguments == str(["simulator", str(job), "-w", str(tmp_path / "ws"), "-t", "2", "--gpu", "0,1"])
 
@@ -111,11 +112,9 @@ def simulation(job, stand_in, tmp_path, **how):
     launcher = (  # a shell starts jobs in the background with SIGINT ignored, nohup with SIGHUP; a terminal does not
         "import signal, sys, runpy; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
-        "program, sys.executable = sys.argv[1:3]; sys.argv = [program, *sys.argv[3:]]; "
-        "sys.path[0] = program.rpartition('/')[0]; "
-        "runpy.run_path(program, run_name='__main__')"
+        "sys.executable, *sys.argv[1:] = sys.argv[1:]; runpy.run_module('fedmed', run_name='__main__')"
     )
-    line = [os.path.join(sys.prefix, "bin", "python"), "-c", launcher, str(SCRIPT), sys.executable, str(job)]
+    line = [os.path.join(sys.prefix, "bin", "python"), "-c", launcher, sys.executable, "simulate", str(job)]
     process = subprocess.Popen([*line, "--workspace", str(tmp_path / "ws")], **how)
     until((tmp_path / "pid").exists, seconds=600)
     return process, psutil.Process(int((tmp_path / "pid").read_text()))
@@ -147,7 +146,7 @@ def test_when_it_is_killed_all_that_it_started_ends(script, job, started, stand_
     kill(process.pid, signal.SIGKILL)
     assert until(lambda: gone(site))
     stand_in("print('ready')")
-    until(lambda: script.main([str(job), "--workspace", str(tmp_path / "ws"), "--quiet"]) == 1)
+    until(lambda: script([str(job), "--workspace", str(tmp_path / "ws"), "--quiet"]) == 1)
     assert "ready" in (tmp_path / "ws.log").read_text(), "nobody owns the workspace of a dead process"
 
 
@@ -162,7 +161,7 @@ def test_a_workspace_at_work_is_refused_with_its_owners_process_id(script, job, 
     process, site = started
     before = (tmp_path / "ws.log").stat()
     for options in ([], ["--resume"]):
-        assert script.main([str(job), "--workspace", str(tmp_path / "ws"), *options]) == 2
+        assert script([str(job), "--workspace", str(tmp_path / "ws"), *options]) == 2
         error = capsys.readouterr().err
         assert f"is in use by process {process.pid}; wait for its end, stop it, or choose another" in error
     assert not gone(site) and (tmp_path / "ws.log").stat().st_ino == before.st_ino
@@ -180,7 +179,7 @@ def test_a_workspace_at_work_is_refused_with_its_owners_process_id(script, job, 
 )
 def test_a_folder_that_is_not_a_job(script, job, capsys, meta, words):
     (job / "meta.json").unlink() if meta is None else (job / "meta.json").write_text(meta)
-    assert script.main([str(job)]) == 2
+    assert script([str(job)]) == 2
     assert words in capsys.readouterr().err
 
 
@@ -201,7 +200,7 @@ def test_mistakes_are_told_before_anything_starts(script, job, stand_in, tmp_pat
     (tmp_path / "study.yaml").touch()
     (tmp_path / "server/simulate_job").mkdir(parents=True)
     line = ["--workspace", str(tmp_path / "ws"), *(argument.format(tmp=tmp_path) for argument in arguments)]
-    assert script.main(line) == 2
+    assert script(line) == 2
     assert words in capsys.readouterr().err
 
 
@@ -212,14 +211,14 @@ def test_a_folder_of_somebody_elses_is_never_deleted(script, job, stand_in, tmp_
         path.parent.mkdir(parents=True)
         path.touch()
         (tmp_path / place / "notes").touch()
-        assert script.main([str(job), "--workspace", str(tmp_path / place)]) == 2
+        assert script([str(job), "--workspace", str(tmp_path / place)]) == 2
         assert "not an earlier run" in capsys.readouterr().err
         assert path.exists()
 
 
 def test_without_nvflare_beside_python(script, job, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 2
+    assert script([str(job), "--workspace", str(tmp_path / "ws")]) == 2
     assert "NVFlare is missing" in capsys.readouterr().err
 
 
@@ -232,7 +231,7 @@ def test_resume_renames_the_run_and_starts_the_job_that_continues_it(script, int
         "      (job / 'app_server/resume/checkpoints/round_0.pt').is_file())"
     )
     kept = {path: path.read_bytes() for path in workspace.rglob("*.pt")}
-    assert script.main([str(job), "--workspace", str(workspace), "--resume"]) == 1
+    assert script([str(job), "--workspace", str(workspace), "--resume"]) == 1
     printed = capsys.readouterr()
     assert "study: continues after round 1 of 2" in printed.out
     assert f"ws.before-1 {interrupted} False True" in printed.err
@@ -241,7 +240,7 @@ def test_resume_renames_the_run_and_starts_the_job_that_continues_it(script, int
         path: path.read_bytes() for path in aside.rglob("*.pt")
     }
     # It ended before it took over: the next attempt continues the same run, and moves nothing.
-    assert script.main([str(job), "--workspace", str(workspace), "--resume"]) == 1
+    assert script([str(job), "--workspace", str(workspace), "--resume"]) == 1
     assert "kept in " + str(aside) in capsys.readouterr().out
     assert not (interrupted / "ws.before-2").exists()
 
@@ -258,7 +257,7 @@ def test_resume_renames_the_run_and_starts_the_job_that_continues_it(script, int
 def test_a_run_that_cannot_go_on_stays_where_it_is(script, interrupted, stand_in, capsys, spoil, words):
     stand_in("raise SystemExit('must not start')")
     spoil(interrupted / "ws")
-    assert script.main([str(interrupted / "study"), "--workspace", str(interrupted / "ws"), "--resume"]) == 2
+    assert script([str(interrupted / "study"), "--workspace", str(interrupted / "ws"), "--resume"]) == 2
     assert words in capsys.readouterr().err
     assert (interrupted / "ws/server/simulate_job/fedmed").is_dir() and not list(interrupted.glob("ws.before*"))
 
@@ -268,22 +267,22 @@ def test_a_failed_run_says_that_it_can_go_on(script, job, stand_in, tmp_path, ca
         "f = w / 'server/simulate_job/fedmed/checkpoints'; f.mkdir(parents=True); (f / 'round_0.pt').touch()\n"
         "sys.exit(1)"
     )
-    assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 1
+    assert script([str(job), "--workspace", str(tmp_path / "ws")]) == 1
     assert "--resume continues after the last good round" in capsys.readouterr().err
 
 
 def test_a_site_whose_process_is_gone_ends_a_simulation_that_waits_for_it(
     script, job, stand_in, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(script, "POLL_INTERVAL", 0.1)
-    monkeypatch.setattr(script, "KILL_GRACE", 0.5)
+    monkeypatch.setattr("fedmed.simulation.process.POLL_INTERVAL", 0.1)
+    monkeypatch.setattr("fedmed.simulation.process.KILL_GRACE", 0.5)
     stand_in(
         "def worker(site, seconds): return subprocess.Popen([sys.executable, '-c', f'import time; "
         "time.sleep({seconds})', '-m', 'nvflare.private.fed.app.simulator.simulator_worker', '-o', f'{w}/{site}'])\n"
         "a, b = worker('site_a', 1), worker('site_b', 3600); a.wait(); time.sleep(3600)"
     )
     started = time.monotonic()
-    assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 1
+    assert script([str(job), "--workspace", str(tmp_path / "ws")]) == 1
     assert "the process of site site_a is gone: killed, or out of memory?" in capsys.readouterr().err
     assert time.monotonic() - started < 30
 
@@ -296,7 +295,7 @@ def test_models_may_lie_in_a_folder_or_in_an_earlier_run(script, job, stand_in, 
     models = folder / "server/simulate_job/app_server" if of_a_run else folder
     models.mkdir(parents=True)
     line = [str(job), "--workspace", str(tmp_path / "ws"), "--models", str(folder), "--quiet"]
-    assert script.main(line) == 1, "the stand-in leaves no result"
+    assert script(line) == 1, "the stand-in leaves no result"
     assert (tmp_path / "ws/seen").read_text() == str(models)
 
 
@@ -306,7 +305,7 @@ def test_places_may_be_named_from_the_current_folder(script, job, stand_in, tmp_
     monkeypatch.setenv("FEDMED_MODELS", f"runs/v0/app_server{os.pathsep}/elsewhere")
     monkeypatch.setenv("FEDMED_SERVER_CONFIG", "server.yaml")
     stand_in("w.mkdir(); (w / 'seen').write_text(json.dumps(dict(os.environ)))")
-    assert script.main([str(job), "--workspace", str(tmp_path / "ws"), "--quiet"]) == 1, "the stand-in leaves no result"
+    assert script([str(job), "--workspace", str(tmp_path / "ws"), "--quiet"]) == 1, "the stand-in leaves no result"
     seen = json.loads((tmp_path / "ws/seen").read_text())
     assert seen["FEDMED_MODELS"] == f"{tmp_path}/runs/v0/app_server{os.pathsep}/elsewhere"
     assert seen["FEDMED_SERVER_CONFIG"] == f"{tmp_path}/server.yaml"
@@ -351,7 +350,7 @@ def test_a_job_for_sites_without_custom_code_can_be_tried(script, runs, stand_in
     code = "job = Path(sys.argv[2]); print(job.name, [any((app / 'custom').glob('*')) for app in job.glob('app_*')])\n"
     code += "print((job / 'app_server/config/study.yaml').read_text())"
     stand_in(COPY.format(runs=str(runs), name=SAME) + code)
-    assert script.main([str(job), "--workspace", str(tmp_path / "ws"), "--quiet", *control]) == 0, capsys.readouterr()
+    assert script([str(job), "--workspace", str(tmp_path / "ws"), "--quiet", *control]) == 0, capsys.readouterr()
     logs = ["ws.log", "ws/control.log"] if control else ["ws.log"]
     for log in logs:
         text = (tmp_path / log).read_text()
@@ -364,7 +363,7 @@ def test_a_job_for_sites_without_custom_code_can_be_tried(script, runs, stand_in
 def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, tmp_path, capsys):
     code = "print(sys.argv)\nprint('rounds:', os.environ['FEDMED_SHARED_ROUNDS'])"
     stand_in(COPY.format(runs=str(runs), name=SAME) + code)
-    assert script.main(line(runs, tmp_path / "ws", "--threads", "2")) == 0
+    assert script(line(runs, tmp_path / "ws", "--threads", "2")) == 0
     printed = capsys.readouterr().out
     assert printed.index("job: 3 sites, 2 threads") < printed.index("study: Dice on each site's test list")
     assert printed.index("study: Dice on each") < printed.index("control: job: 3 sites, 2 threads")
@@ -385,18 +384,17 @@ def test_sites_may_take_part_in_the_control_and_learn_nothing(script, runs, stan
     code = "print((Path(sys.argv[2]) / 'app_server/config/study.yaml').read_text())"
     stand_in(COPY.format(runs=str(runs), name="'run'") + code)
     options = [str(runs / "job"), "--workspace", str(tmp_path / "ws"), "--silent-control", "--quiet"]
-    assert script.main(options) == 0
+    assert script(options) == 0
     study = (tmp_path / "ws/control.log").read_text()
     assert "silent control" in study and "ct_east: unsupervised" in study and "learning_rate: 0" in study
-    with pytest.raises(SystemExit):
-        script.main([*options, "--control"])
-    assert "not allowed with argument" in capsys.readouterr().err
+    assert script([*options, "--control"]) == 2
+    assert "exclude each other" in capsys.readouterr().err
 
 
 def test_what_two_runs_cannot_tell_is_said_before_the_first(script, runs, stand_in, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("fedmed.checks.control_check.unmeasured", lambda job: "ct_east has no list 'testing'")
     stand_in("sys.exit('ERROR: x - ERROR - no space left')\n")
-    assert script.main(line(runs, tmp_path / "ws")) == 1
+    assert script(line(runs, tmp_path / "ws")) == 1
     said = capsys.readouterr().err
     assert said.index("note: ct_east has no list 'testing'.") < said.index("no space left")
 
@@ -410,16 +408,16 @@ def test_a_control_that_fails_leaves_the_report_and_resume_makes_it(script, runs
         "if w.name != 'control' and again: sys.exit('must not start')\n"
         + COPY.format(runs=str(runs), name="('control' if again else 'run')")
     )
-    assert script.main(line(runs, tmp_path / "ws", "--quiet")) == 1
+    assert script(line(runs, tmp_path / "ws", "--quiet")) == 1
     printed = capsys.readouterr()
     assert "the run of job itself is done; only its control is missing" in printed.err
     assert "no space left" in printed.err and "report: " in printed.out
     assert (tmp_path / "ws/report/report.html").is_file()
     again.touch()
-    assert script.main(line(runs, tmp_path / "ws", "--quiet", "--resume")) == 0
+    assert script(line(runs, tmp_path / "ws", "--quiet", "--resume")) == 0
     printed = capsys.readouterr().out
     assert "is done; its control is next" in printed and "ct_east, which has no labels" in " ".join(printed.split())
-    assert script.main(line(runs, tmp_path / "ws", "--resume")) == 2
+    assert script(line(runs, tmp_path / "ws", "--resume")) == 2
     assert "is finished; there is nothing to resume" in capsys.readouterr().err
 
 
@@ -430,7 +428,7 @@ def test_an_interrupted_control_goes_on(script, runs, stand_in, tmp_path, capsys
         "study = (Path(sys.argv[2]) / 'app_server/config/study.yaml').read_text()\n"
         "print('ERROR: x - ERROR -', 'resume: {job: control.before-1}' in study, os.environ['FEDMED_RESUME_ROOT'], w)"
     )
-    assert script.main(line(runs, tmp_path / "ws", "--resume")) == 1
+    assert script(line(runs, tmp_path / "ws", "--resume")) == 1
     printed = capsys.readouterr()
     assert "continues after round 1 of 2" in printed.out
     assert f"True {tmp_path / 'ws'} {tmp_path / 'ws/control'}" in printed.err
@@ -445,7 +443,7 @@ def test_a_control_of_another_job_does_not_start(script, runs, stand_in, tmp_pat
     stand_in("sys.exit('must not start')")
     shutil.copytree(runs / "run", tmp_path / "ws")
     change_study(shutil.copytree(runs / "job", tmp_path / "job"), **change)
-    assert script.main([str(tmp_path / "job"), "--workspace", str(tmp_path / "ws"), "--resume", "--control"]) == 2
+    assert script([str(tmp_path / "job"), "--workspace", str(tmp_path / "ws"), "--resume", "--control"]) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "ws/control").exists()
 
@@ -478,7 +476,7 @@ def adapting(runs, stand_in, allow_extras, change_study, tmp_path):
 @pytest.mark.usefixtures("no_pictures")
 def test_a_job_that_adapts_has_two_controls(script, adapting, tmp_path, capsys):
     options = [str(adapting), "--workspace", str(tmp_path / "ws"), "--control"]
-    assert script.main(options) == 0
+    assert script(options) == 0
     printed = " ".join(capsys.readouterr().out.split())
     said = ("job: three trainings", "job: 3 sites", " control: job:", "adapted control: job:")
     begun = [printed.index(words) for words in said]
@@ -487,10 +485,10 @@ def test_a_job_that_adapts_has_two_controls(script, adapting, tmp_path, capsys):
     left, adapted = ((tmp_path / f"ws/{name}.log").read_text() for name in ("control", "control_adapted"))
     assert "ct_east: evaluate" in left and "adaptation: []" in left
     assert "ct_east: unsupervised" in adapted and "adaptation: intensity" in adapted and "learning_rate: 0" in adapted
-    assert script.main([*options, "--resume"]) == 2
+    assert script([*options, "--resume"]) == 2
     assert "is finished; there is nothing to resume" in capsys.readouterr().err
     shutil.rmtree(tmp_path / "ws/control_adapted")
-    assert script.main([*options, "--resume"]) == 0
+    assert script([*options, "--resume"]) == 0
     printed = capsys.readouterr().out
     assert "its controls are next" in printed and "\ncontrol: job" not in printed and "adapted control: job" in printed
 
@@ -499,13 +497,13 @@ def test_a_job_that_adapts_has_two_controls(script, adapting, tmp_path, capsys):
 def test_without_the_control_that_adapts_the_run_is_reported(script, adapting, tmp_path, capsys):
     options = [str(adapting), "--workspace", str(tmp_path / "ws"), "--control", "--quiet"]
     (tmp_path / "full").touch()
-    assert script.main(options) == 1
+    assert script(options) == 1
     printed = capsys.readouterr()
     assert "only its adapted control is missing: the same command with --resume makes it" in printed.err
     assert "three trainings" not in printed.out
     page = (tmp_path / "ws/report/report.html").read_text()
     assert "ct_east, which has no labels" in page and "the control that tells the two apart is missing" in page
-    assert script.main([*options[:-2], "--silent-control", "--resume"]) == 2
+    assert script([*options[:-2], "--silent-control", "--resume"]) == 2
     assert re.search("control holds another kind of control, of '--control'", capsys.readouterr().err)
 
 
@@ -514,5 +512,5 @@ def test_a_folder_in_the_place_of_the_control_is_never_deleted(script, runs, sta
     shutil.copytree(runs / "run", tmp_path / "ws")
     (tmp_path / "ws/control").mkdir()
     (tmp_path / "ws/control/thesis.tex").touch()
-    assert script.main(line(runs, tmp_path / "ws", "--resume")) == 2
+    assert script(line(runs, tmp_path / "ws", "--resume")) == 2
     assert "not an earlier run" in capsys.readouterr().err

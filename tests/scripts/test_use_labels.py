@@ -1,4 +1,4 @@
-"""scripts/use_labels.py on a site of three scans without masks."""
+"""fedmed label use on a site of three scans without masks."""
 
 import json
 
@@ -6,12 +6,13 @@ import pytest
 import yaml
 
 from fedmed.labelling.studies import prepare_work
+from tests.commands import fedmed
 from tests.labelling.scans import ones, save_nifti, tree
 
 
 @pytest.fixture
-def use_labels(load_script):
-    return load_script("use_labels").main
+def use_labels():
+    return fedmed("label", "use")
 
 
 @pytest.fixture

@@ -1,14 +1,16 @@
-"""scripts/view_case.py on a tiny scan."""
+"""fedmed view case on a tiny scan."""
 
 import nibabel as nib
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.commands import fedmed
+
 
 @pytest.fixture(scope="module")
-def script(load_script):
-    return load_script("view_case")
+def script():
+    return fedmed("view", "case")
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def scan(tmp_path):
 def test_a_picture_is_written(script, scan, capsys, mask):
     out = scan / "new" / "picture.png"
     files = [str(scan / f"{name}.nii.gz") for name in ("scan", mask, "mask")]
-    assert script.main([*files[:2], "--truth", files[2], "--out", str(out), "--dpi", "60"]) == 0
+    assert script([*files[:2], "--truth", files[2], "--out", str(out), "--dpi", "60"]) == 0
     assert capsys.readouterr().out.strip() == str(out)
     picture = np.asarray(Image.open(out).convert("RGB"), dtype=int)
     orange = (picture[..., 0] - picture[..., 2] > 60).sum()
@@ -36,16 +38,16 @@ def test_a_picture_is_written(script, scan, capsys, mask):
 
 
 def test_a_file_that_does_not_fit_is_an_error(script, scan, capsys):
-    assert script.main([str(scan / "scan.nii.gz"), str(scan / "none.nii.gz"), "--out", str(scan / "p.png")]) == 2
+    assert script([str(scan / "scan.nii.gz"), str(scan / "none.nii.gz"), "--out", str(scan / "p.png")]) == 2
     assert "none.nii.gz does not exist" in capsys.readouterr().err
     (scan / "file").touch()
     files = [str(scan / "scan.nii.gz"), str(scan / "mask.nii.gz")]
-    assert script.main([*files, "--out", str(scan / "file" / "p.png")]) == 2
+    assert script([*files, "--out", str(scan / "file" / "p.png")]) == 2
     assert "choose another --out" in capsys.readouterr().err
 
 
 def test_a_file_that_does_not_fit_into_memory_is_an_error(script, scan, capsys, claim_shape):
     claim_shape(scan / "mask.nii.gz", 1900, 1900, 1900)
     files = [str(scan / f"{name}.nii.gz") for name in ("scan", "mask")]
-    assert script.main([*files, "--out", str(scan / "p.png")]) == 2
+    assert script([*files, "--out", str(scan / "p.png")]) == 2
     assert "mask.nii.gz does not fit into memory" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""scripts/view_clients.py on tiny synthetic operations."""
+"""fedmed view clients on tiny synthetic operations."""
 
 import json
 
@@ -12,6 +12,7 @@ from fedmed.errors import DataError
 from fedmed.reports.client_sheet import look_at
 from fedmed.settings.site import load_file
 from fedmed_demo import demo_site
+from tests.commands import fedmed
 
 
 @pytest.fixture
@@ -34,12 +35,13 @@ def test_what_is_drawn(sites, fedmed_home):
     assert large.rows == len(table.seconds) and large.shares["grasper"] == pytest.approx(table.tools[:, 0].mean())
 
 
-def test_a_sheet_of_two_sites(sites, load_script, tmp_path, capsys):
-    script, out = load_script("view_clients"), tmp_path / "sheet.png"
-    assert script.main([*map(str, sites), "--frames", "2", "--dpi", "40", "--out", str(out)]) == 0
+def test_a_sheet_of_two_sites(sites, tmp_path, capsys):
+    script, out = fedmed("view", "clients"), tmp_path / "sheet.png"
+    assert script([*map(str, sites), "--frames", "2", "--dpi", "40", "--out", str(out)]) == 0
     assert capsys.readouterr().out.strip() == str(out) and min(Image.open(out).size) > 150
-    assert script.main([str(sites[0]), "--out", str(tmp_path / "gone" / "sheet.png")]) == 2
-    assert "cannot be written" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert script([str(sites[0]), "--out", str(tmp_path / "file" / "sheet.png")]) == 2
+    assert "cannot write" in capsys.readouterr().err
 
 
 def test_a_site_without_the_list(sites):

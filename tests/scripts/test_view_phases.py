@@ -1,10 +1,11 @@
-"""scripts/view_phases.py on the folder that a site of a real federation has."""
+"""fedmed view phases on the folder that a site of a real federation has."""
 
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
 from fedmed.reports.palette import PHASES
+from tests.commands import fedmed
 
 CLASSES = np.array(["preparation", "clipping"])
 FEATURES = {
@@ -20,8 +21,8 @@ VIDEO |= {"classes": CLASSES, "f1": 0.33, "case": "LBA-001"}
 
 
 @pytest.fixture(scope="module")
-def script(load_script):
-    return load_script("view_phases")
+def script():
+    return fedmed("view", "phases")
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def pixels(path, colour):
 @pytest.mark.parametrize("inner", ["", "fedmed", "fedmed/evaluation"])
 def test_a_site_draws_what_it_kept(script, job, tmp_path, capsys, inner):
     out = tmp_path / "new" / "pictures"
-    assert script.main([str(job / inner), "--out", str(out), "--title", "Our hospital", "--dpi", "60"]) == 0
+    assert script([str(job / inner), "--out", str(out), "--title", "Our hospital", "--dpi", "60"]) == 0
     written = [out / "ribbons.png", out / "features.png"]
     assert capsys.readouterr().out.split() == [str(path) for path in written]
     ribbon = [pixels(written[0], colour) for colour in PHASES[:2]]
@@ -55,15 +56,15 @@ def test_a_site_draws_what_it_kept(script, job, tmp_path, capsys, inner):
 def test_a_site_of_a_simulation_by_its_name(script, job, tmp_path, capsys):
     (tmp_path / "run" / "lap_bay").mkdir(parents=True)
     job.rename(tmp_path / "run" / "lap_bay" / "simulate_job")
-    assert script.main([str(tmp_path / "run"), "--site", "lap_bay", "--out", str(tmp_path), "--dpi", "40"]) == 0
-    assert script.main([str(tmp_path / "run"), "--site", "lap_isle", "--out", str(tmp_path)]) == 2
+    assert script([str(tmp_path / "run"), "--site", "lap_bay", "--out", str(tmp_path), "--dpi", "40"]) == 0
+    assert script([str(tmp_path / "run"), "--site", "lap_isle", "--out", str(tmp_path)]) == 2
     assert "no test of a model at" in capsys.readouterr().err
 
 
 def test_what_is_there_is_drawn_and_mistakes_are_said_in_one_line(script, job, tmp_path, capsys):
     evaluation, arguments = job / "fedmed" / "evaluation", [str(job), "--out", str(tmp_path / "out"), "--dpi", "40"]
     (evaluation / "best.npz").unlink()
-    assert script.main(arguments) == 0 and [path.name for path in (tmp_path / "out").iterdir()] == ["features.png"]
+    assert script(arguments) == 0 and [path.name for path in (tmp_path / "out").iterdir()] == ["features.png"]
     np.savez(evaluation / "features.npz", **{**FEATURES, "explained": np.zeros(3)})
     for change, words in (
         (lambda: None, "features.npz: points, phases and videos do not fit together"),
@@ -71,10 +72,10 @@ def test_what_is_there_is_drawn_and_mistakes_are_said_in_one_line(script, job, t
         (evaluation.rmdir, "looked for"),
     ):
         change()
-        assert script.main(arguments) == 2
+        assert script(arguments) == 2
         said = capsys.readouterr().err
         assert words in said and said.count("\n") == 1
     np.savez((evaluation.mkdir(), evaluation / "features.npz")[1], **FEATURES)
     (tmp_path / "file").touch()
-    assert script.main([str(job), "--out", str(tmp_path / "file")]) == 2
+    assert script([str(job), "--out", str(tmp_path / "file")]) == 2
     assert "choose another folder with --out" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""scripts/view_video.py on tiny synthetic operations."""
+"""fedmed view video on tiny synthetic operations."""
 
 import csv
 import json
@@ -14,13 +14,14 @@ from fedmed.reports.palette import MARKS, PREDICTION, TRUTH
 from fedmed.training.mask_recorder import SCORES
 from fedmed.training.video_recorder import frames_file
 from fedmed_demo import demo_site
+from tests.commands import fedmed
 
 FRAMES = ["--frames", "4", "--dpi", "50"]
 
 
 @pytest.fixture(scope="module")
-def script(load_script):
-    return load_script("view_video")
+def script():
+    return fedmed("view", "video")
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_a_sheet_and_a_film_of_a_sites_video(script, site, run, tmp_path, capsys
     path, root = site
     out, film = tmp_path / "new" / "sheet.png", tmp_path / "new" / "film.mp4"
     line = ["0", "--site", str(path), "--run", str(run), "--out", str(out), *FRAMES]
-    assert script.main([*line, "--video", str(film), "--rate", "1"]) == 0
+    assert script([*line, "--video", str(film), "--rate", "1"]) == 0
     said = capsys.readouterr()
     assert said.out.split() == [str(out), str(film)] and not said.err.strip()
     sheet = Image.open(out)
@@ -66,7 +67,7 @@ def test_a_sheet_and_a_film_of_a_sites_video(script, site, run, tmp_path, capsys
     assert np.all(np.diff(lines) > 0) and lines[-1] > 600  # the line of the present moves on
     (entry,) = json.loads((root / "datalist.json").read_text())["testing"]
     for name in (entry["patient"], str(root / entry["video"])):
-        assert script.main([name, *line[1:]]) == 0
+        assert script([name, *line[1:]]) == 0
 
 
 def test_called_masks_are_filled_and_true_ones_outlined(script, site, tmp_path):
@@ -80,7 +81,7 @@ def test_called_masks_are_filled_and_true_ones_outlined(script, site, tmp_path):
     for name, more in (("true", []), ("both", ["--called", str(tmp_path / "called")])):
         out, film = tmp_path / f"{name}.png", tmp_path / f"{name}.mp4"
         line = [*files, "--masks", str(root / entry["masks"]), *more, "--out", str(out)]
-        assert script.main([*line, "--video", str(film), "--rate", "1"]) == 0
+        assert script([*line, "--video", str(film), "--rate", "1"]) == 0
     yellow = np.array(ImageColor.getrgb(MARKS[1]), int)
     true, both = (np.asarray(Image.open(tmp_path / f"{name}.png").convert("RGB"), int) for name in ("true", "both"))
     nearer = np.abs(both - yellow).sum(-1) < np.abs(true - yellow).sum(-1) - 30
@@ -92,14 +93,14 @@ def test_masks_are_outlined(script, site, tmp_path):
     entry = json.loads((root / "datalist.json").read_text())["training"][0]
     plain, outlined = tmp_path / "plain.png", tmp_path / "outlined.png"
     files = [str(root / entry["video"]), "--labels", str(root / entry["labels"]), *FRAMES]
-    assert script.main([*files, "--out", str(plain)]) == 0
-    assert script.main([*files, "--masks", str(root / entry["masks"]), "--out", str(outlined)]) == 0
+    assert script([*files, "--out", str(plain)]) == 0
+    assert script([*files, "--masks", str(root / entry["masks"]), "--out", str(outlined)]) == 0
     counts = [[pixels(Image.open(path), colour) for colour in MARKS[1:3]] for path in (plain, outlined)]
     assert sum(counts[1]) > sum(counts[0]) + 20
     first = sorted((root / entry["masks"]).iterdir())[0]
     (tmp_path / "masks").mkdir()
     Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "masks" / first.name)
-    assert script.main([*files, "--masks", str(tmp_path / "masks"), "--out", str(plain)]) == 2
+    assert script([*files, "--masks", str(tmp_path / "masks"), "--out", str(plain)]) == 2
 
 
 def test_values_of_masks_have_the_names_that_are_given(script, site, tmp_path, monkeypatch):
@@ -108,8 +109,8 @@ def test_values_of_masks_have_the_names_that_are_given(script, site, tmp_path, m
     shown = []
     monkeypatch.setattr("fedmed.reports.palette.save_picture", lambda figure, *_: shown.append(figure))
     line = [str(root / entry["video"]), "--masks", str(root / entry["masks"]), "--out", str(tmp_path / "a.png")]
-    for more in ([], ["--classes", "shaft", "wrist"]):
-        assert script.main([*line, "--frames", "30", "--dpi", "50", *more]) == 0
+    for more in ([], ["--classes", "shaft,wrist"]):
+        assert script([*line, "--frames", "30", "--dpi", "50", *more]) == 0
     plain, named = ({text.get_text() for text in figure.texts} for figure in shown)
     assert {"mask 1", "mask 2", "mask 3"} <= plain and not plain & {"shaft", "wrist"}
     assert {"shaft", "wrist", "mask 3"} <= named and "mask 1" not in named
@@ -122,7 +123,7 @@ def test_single_frames_count_in_their_own_time_and_may_differ_in_size(script, si
     (tmp_path / "labels.csv").write_text("second,phase\n100,first\n101,second\n102,second\n")
     labels = ["--labels", str(tmp_path / "labels.csv")]
     film = ["--video", str(tmp_path / "film.mp4"), "--rate", "1"]
-    assert script.main([str(tmp_path), *labels, "--out", str(tmp_path / "sheet.png"), *FRAMES, *film]) == 0
+    assert script([str(tmp_path), *labels, "--out", str(tmp_path / "sheet.png"), *FRAMES, *film]) == 0
     assert not capsys.readouterr().err.strip()
     with av.open(str(tmp_path / "film.mp4")) as container:  # all of one size, though the pictures are not
         greys = [frame.to_ndarray(format="rgb24")[300, 300].mean() for frame in container.decode(video=0)]
@@ -144,6 +145,7 @@ def test_mistakes_are_said_in_one_line(script, site, run, tmp_path, capsys):
         (["0", *of_site, "--list", "unlabeled"], "the list 'unlabeled' is missing"),
         (["0", *of_site, "--list", "training", "--run", str(run)], "did not test LHB-001.mp4 of 'training'"),
         (["0", *of_site, "--run", str(tmp_path)], "no test of videos of lap_hei2"),
+        ([str(video), "--run", str(run)], "--run needs --site"),
         ([str(root / "none.mp4")], "none.mp4: the video cannot be read"),
         ([str(tmp_path / "cut.mp4")], "cut.mp4: cannot be opened as a video"),
         ([str(video), "--labels", str(tmp_path / "no.csv")], "no.csv: the table of labels cannot be read"),
@@ -151,11 +153,9 @@ def test_mistakes_are_said_in_one_line(script, site, run, tmp_path, capsys):
         ([str(video), "--predictions", str(tmp_path / "odd.csv")], "odd.csv: line 2: write seconds in order"),
         ([str(video), "--predictions", str(tmp_path / "none.csv")], "such as p_grasper; it has second"),
     ):
-        assert script.main([*arguments, "--out", str(tmp_path / "sheet.png")]) == 2
+        assert script([*arguments, "--out", str(tmp_path / "sheet.png")]) == 2
         assert message in capsys.readouterr().err, arguments
     assert not (tmp_path / "sheet.png").exists()
-    with pytest.raises(SystemExit):
-        script.main([str(video), "--run", str(run), "--out", str(tmp_path / "sheet.png")])
 
 
 def test_a_run_that_scored_masks_says_where_called_masks_come_from(script, fedmed_home, tmp_path, capsys):
@@ -166,19 +166,19 @@ def test_a_run_that_scored_masks_says_where_called_masks_come_from(script, fedme
     table.parent.mkdir(parents=True)
     table.write_text(",".join(["second", *SCORES, "dice_shaft"]) + "\n0.0,0.5,0.4,3,2,0.5\n")
     line = ["0", "--site", str(yaml_file), "--out", str(tmp_path / "sheet.png"), *FRAMES]
-    assert script.main([*line, "--run", str(tmp_path / "run")]) == 2
+    assert script([*line, "--run", str(tmp_path / "run")]) == 2
     said, video = capsys.readouterr().err, root / entry["video"]
     assert said.count("\n") == 1 and str(table) in said and "p_grasper" not in said
-    for needed in (f"--called OUT/masks/{video.name}", "scripts/export_bundle.py RUN", f"--dataset_dir {video} "):
+    for needed in (f"--called OUT/masks/{video.name}", "fedmed export RUN", f"--dataset_dir {video} "):
         assert needed in said
     called = tmp_path / "OUT/masks" / video.name
     called.mkdir(parents=True)
     for path in (root / entry["masks"]).iterdir():
         (called / path.name).write_bytes(path.read_bytes())
-    assert script.main([*line, "--called", str(called)]) == 0 and (tmp_path / "sheet.png").is_file()
+    assert script([*line, "--called", str(called)]) == 0 and (tmp_path / "sheet.png").is_file()
 
 
 def test_a_video_of_which_nothing_is_known_is_shown(script, site, tmp_path, capsys):
     _, root = site
-    assert script.main([str(root / "videos/LHB-001.mp4"), "--out", str(tmp_path / "sheet.png"), *FRAMES]) == 0
+    assert script([str(root / "videos/LHB-001.mp4"), "--out", str(tmp_path / "sheet.png"), *FRAMES]) == 0
     assert "nothing is known of" in capsys.readouterr().err and (tmp_path / "sheet.png").is_file()

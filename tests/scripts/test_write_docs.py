@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-import pytest
+import write_docs as module
 import yaml
 from jsonschema import Draft202012Validator
 
@@ -14,18 +14,13 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SITES = sorted((CHECKOUT / "site_configs" / "demo").glob("*.yaml"))
 
 
-@pytest.fixture
-def module(load_script):
-    return load_script("write_docs")
-
-
 def errors(name, values):
     schema = json.loads((CHECKOUT / "docs" / "schema" / f"{name}.json").read_text())
     Draft202012Validator.check_schema(schema)
     return sorted("/".join(map(str, error.absolute_path)) for error in Draft202012Validator(schema).iter_errors(values))
 
 
-def test_what_is_written_is_current(module, monkeypatch, tmp_path, capsys):
+def test_what_is_written_is_current(monkeypatch, tmp_path, capsys):
     for name, text in module.pages().items():
         written = (CHECKOUT / "docs" / name).read_text(encoding="utf-8")
         assert written == text, f"docs/{name} is out of date: run scripts/write_docs.py and commit the result"
@@ -35,7 +30,7 @@ def test_what_is_written_is_current(module, monkeypatch, tmp_path, capsys):
     assert {str(path.relative_to(tmp_path / "docs")) for path in tmp_path.rglob("*.*")} == set(module.pages())
 
 
-def test_every_job_is_in_the_table_and_says_what_it_is(module):
+def test_every_job_is_in_the_table_and_says_what_it_is():
     rows = [line.split(" | ") for line in module.jobs_page().splitlines() if line.startswith("| `")]
     there = sorted(str(shipped(name).relative_to(CHECKOUT)) for name in names())
     assert sorted(row[0].strip("| `") for row in rows) == there

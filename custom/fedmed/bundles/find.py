@@ -8,13 +8,13 @@ from functools import cache
 from pathlib import Path
 
 from fedmed.errors import BundleError
-from fedmed.files import CHECKOUT, folders_of
+from fedmed.files import SHIPPED, folders_of
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SHARED_OVERLAYS = {  # name -> file, of those that every bundle can use: they lie beside the system that they are of
     path.stem: path for room in ("overlays", "systems") for path in sorted((PACKAGE / room).rglob("*.yaml"))
 }
-CHECKOUT_BUNDLES = CHECKOUT / "bundles"
+SHIPPED_BUNDLES = SHIPPED / "bundles"
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -30,14 +30,14 @@ def check_name(name: str, what: str) -> str:
 
 
 def find_bundle(name: str, site_bundles: Path | None = None) -> Path:
-    """Return a bundle's root: the site's folder, ``$FEDMED_HOME/bundles``, then the checkout.
+    """Return a bundle's root: the site's folder, ``$FEDMED_HOME/bundles``, then FedMed's own.
 
     Raises:
         BundleError: no such bundle; names every folder looked at, and the bundle that may be meant.
     """
     check_name(name, "bundle")
     folders = [site_bundles] if site_bundles else []
-    folders += [*folders_of("bundles", "FEDMED_BUNDLES"), CHECKOUT_BUNDLES]
+    folders += [*folders_of("bundles", "FEDMED_BUNDLES"), SHIPPED_BUNDLES]
     for folder in folders:
         if (folder / name / "configs" / "metadata.json").is_file():
             return (folder / name).resolve()

@@ -22,7 +22,7 @@ import yaml
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import merged
 from fedmed.bundles.digests import DIGESTS, bundle_files, changed_files, read_digests, signer, whole_digest
-from fedmed.bundles.find import CHECKOUT_BUNDLES
+from fedmed.bundles.find import SHIPPED_BUNDLES
 from fedmed.errors import BundleError
 from fedmed.files import folders_of, read_json
 from fedmed.messages.answers import is_number
@@ -54,7 +54,7 @@ def open_given(root: Path, place: Path, trusted: Collection[str] = ()) -> Path:
     """
     root = Path(root).expanduser().absolute()
     config = _config(root)
-    installed = [*folders_of("bundles", "FEDMED_BUNDLES"), CHECKOUT_BUNDLES]
+    installed = [*folders_of("bundles", "FEDMED_BUNDLES"), SHIPPED_BUNDLES]
     if root.resolve().parent in [folder.resolve() for folder in installed]:
         return root
     try:
@@ -89,7 +89,7 @@ def _config(root: Path) -> Path:
     configs = [path for name in INFERENCE if (path := root / "configs" / name).is_file()]
     for name, missing in ((METADATA, not (root / "configs" / METADATA).is_file()), (INFERENCE[0], not configs)):
         if missing:
-            raise BundleError(f"{root} is not a bundle: configs/{name} is missing; scripts/export_bundle.py makes one")
+            raise BundleError(f"{root} is not a bundle: configs/{name} is missing; fedmed export makes one")
     if len(configs) > 1:
         raise BundleError(f"{root} has {' and '.join(path.name for path in configs)}; leave one")
     return configs[0]
@@ -142,7 +142,7 @@ def _of_installed(
     The checkout's comes first: what is installed under the same name may be an export of it.
     """
     refused: list[BundleError] = []
-    for folder in (CHECKOUT_BUNDLES, None):
+    for folder in (SHIPPED_BUNDLES, None):
         try:
             base = Bundle(name, overlays, site_bundles=folder)
             ours = merged(base.config_file("inference"), base.files[1:])

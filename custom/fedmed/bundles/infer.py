@@ -29,12 +29,12 @@ def check_ready(root: Path) -> dict[str, Any]:
     """
     root = Path(root)
     if not root.is_dir():
-        raise BundleError(f"the bundle {root} does not exist; give the folder that scripts/export_bundle.py wrote")
+        raise BundleError(f"the bundle {root} does not exist; give the folder that fedmed export wrote")
     if not any((root / name).is_file() for name in CONFIGS):
         raise BundleError(f"{root} is not a bundle for inference: {CONFIGS[0]} is missing")
     if not (root / WEIGHTS).is_file():
         raise BundleError(f"{root} has no weights ({WEIGHTS}); export a trained federation with them: "
-                          "scripts/export_bundle.py RUN OUT")  # fmt: skip
+                          "fedmed export RUN OUT")  # fmt: skip
     try:
         metadata: dict[str, Any] = json.loads((root / "configs" / "metadata.json").read_text(encoding="utf-8"))
         if not isinstance(metadata["version"], str):

@@ -130,7 +130,7 @@ def check_study(folder: Path) -> None:
         faults += [f"{site}: {text}" for text in _at_site(site, folder)]
     if faults:
         lines = "".join(f"\n- {text}" for text in faults)
-        raise JobError(f"{job.name} cannot start; scripts/check_site.py SITE --job {folder} says more:{lines}")
+        raise JobError(f"{job.name} cannot start; fedmed site check SITE --job {folder} says more:{lines}")
 
 
 def _at_server(job: Job, folder: Path) -> Iterator[str]:

@@ -121,7 +121,7 @@ def check_lists(
         chooses, scores: whether a model is chosen by validation lists, and the result scored on testing lists.
     """
     if not any(counts.values()):
-        hint = "scripts/prepare_ct.py, prepare_cxr.py or prepare_video.py writes one"
+        hint = "fedmed prepare ct, cxr or video writes one"
         yield data_finding("list", f"{datalist}: none of {', '.join(LISTS)} lists an image or video; {hint}")
     elif not kind.labelled:  # trains on both lists of images together
         if not counts.get(UNLABELED) and not counts.get("training"):

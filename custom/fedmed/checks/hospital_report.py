@@ -86,6 +86,21 @@ class Screen(Silent):
             yield
 
 
+def as_values(checked: CheckedSite, csv: Path | None, page: Path) -> dict[str, object]:
+    """Plain values of a check for a program at the hospital; texts name files and patients, so they stay here."""
+    return {
+        "site": checked.site.site,
+        "role": checked.role,
+        "ready": checked.ready,
+        "summary": summary(checked),
+        "lists": dict(checked.counts),
+        "findings": [{"level": one.level, "area": one.area, "text": one.text} for one in checked.findings],
+        "left_out": list(checked.left_out),
+        "entries": csv and str(csv),
+        "page": str(page),
+    }
+
+
 def print_checked(checked: CheckedSite, csv: Path | None, page: Path) -> None:
     """Print lists, figures, problems and notes, and whether the site may join."""
     console = Console(highlight=False)

@@ -102,7 +102,7 @@ def _room(spaces: Sequence[Space]) -> Iterator[SiteFinding]:
         free = sharing[0].free
         names = " and ".join(f"{space.what} ({space.folder})" for space in sharing)
         text = f"{names} will need about {size(needed)}, and {size(free)} are free"
-        text += f" beside {size(held)} of prepared cases, which scripts/purge_cache.py deletes" if held else ""
+        text += f" beside {size(held)} of prepared cases, which fedmed site purge deletes" if held else ""
         if free + held < needed:
             yield SiteFinding("disk", "no_space", f"{text}; free some space or name another disk")
         elif free + held < COMFORT * needed:

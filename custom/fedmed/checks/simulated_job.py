@@ -19,7 +19,7 @@ def job_sites(job: Path) -> list[str]:
     path = job / "meta.json"
     if not job.is_dir():
         if (study := job.parent.with_name("studies") / f"{job.name}.yaml").is_file():
-            raise JobError(f"{job.name} is a study now; run it by: scripts/simulate.py {shown(study)}")
+            raise JobError(f"{job.name} is a study now; run it by: fedmed simulate {shown(study)}")
         raise JobError(f"no job at {job}: the folder does not exist; give a folder of jobs/, such as jobs/covid_fssl")
     if not path.is_file():
         raise JobError(f"{job} is not a job: meta.json is missing; give a folder of jobs/, such as jobs/covid_fssl")

@@ -49,7 +49,7 @@ class Silent:
 
 @dataclass
 class Options:
-    """Options of a check; see ``scripts/check_site.py``."""
+    """Options of a check; see ``fedmed site check``."""
 
     job: str | None = None
     role: str | None = None

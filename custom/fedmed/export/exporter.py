@@ -118,7 +118,7 @@ class Exporter:
         run = f"(cd {out} && python -m monai.bundle run --config_file configs/inference.yaml"
         served = [f"in MONAI Label:  scripts/label.sh /data/images {out}"] if self.kind.proposal else []
         what = self.kind.card.inputs
-        adapted = f"at a hospital without labels:  scripts/adapt_bundle.py {out} /data/{what} {out}_adapted"
+        adapted = f"at a hospital without labels:  fedmed adapt {out} /data/{what} {out}_adapted"
         folder = f"on a folder of {what}:  {run} --dataset_dir /data/{what} --output_dir /data/results)"
         return [*served, folder, adapted]
 
@@ -334,6 +334,6 @@ class EncoderExporter(Exporter):
                  for title, names in self.continuations.items()}  # fmt: skip
         return [
             *(f"{title}, at one site:  {run.format(names)}" for title, names in files.items()),
-            f"in a federation:  {out.name} in $FEDMED_HOME/bundles, and in a study of scripts/package_job.py --init  "
+            f"in a federation:  {out.name} in $FEDMED_HOME/bundles, and in a study of fedmed study init  "
             f"bundle: {out.name}, checkpoint: pretrained.pt, checkpoint_tensors: ['^encoder\\.']",
         ]

@@ -92,7 +92,7 @@ class Client:
         if task.study != self.job.digest:
             raise JobError(
                 f"site '{self.site.site}': the server's study (hash {task.study[:12] or 'none'}) is not this site's "
-                f"({self.job.digest[:12]}); submit the job again as scripts/package_job.py wrote it, the same for all"
+                f"({self.job.digest[:12]}); submit the job again as fedmed study package wrote it, the same for all"
             )
         work: dict[str, Callable[[Task], Answer]] = {
             "train": self.train,

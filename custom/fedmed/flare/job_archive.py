@@ -30,7 +30,7 @@ APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 LIMIT = 1 << 20  # bytes of one configuration
 BROKEN = (BadZipFile, LargeZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError)
 RULE = "a job holds meta.json and config_fed_*.json in plain JSON, study.yaml, and custom/ where sites allow code"
-REMEDY = f"{RULE}; write it with scripts/package_job.py, and see docs/deployment.md"
+REMEDY = f"{RULE}; write it with fedmed study package, and see docs/deployment.md"
 log = logging.getLogger("fedmed.site")
 WRONG_ID = "JOB_ID_WRONG"  # what the server is told
 

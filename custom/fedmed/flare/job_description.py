@@ -28,7 +28,7 @@ from fedmed.jobs.study_text import parse_study
 
 SIGNATURES = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
 SUBJECT = (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.UNSTRUCTURED_NAME)  # name, organisation, role
-REMEDY = "write the job anew with scripts/package_job.py, and submit it without changing meta.json"
+REMEDY = "write the job anew with fedmed study package, and submit it without changing meta.json"
 LEADS = {"name", "resource_spec", "min_clients", "deploy_map"}
 STUDY_NAME = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")  # NVFlare's groups of sites and people, 'default' here
 SUBMITTER = (JobMetaKey.SUBMITTER_NAME, JobMetaKey.SUBMITTER_ORG, JobMetaKey.SUBMITTER_ROLE)

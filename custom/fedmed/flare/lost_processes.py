@@ -47,7 +47,7 @@ SITE_ENDED = (
 )
 SERVER_ENDED = "the server's process for this job ended without its last word: it was killed, as for lack of memory"
 SERVER_STARTED_ANEW = "the server was started anew while this job ran, which ended it"
-REMEDY = "scripts/resume.py {job_id} NEW_JOB --job JOB writes the job that goes on after the last finished round"
+REMEDY = "fedmed study resume {job_id} NEW_JOB --job JOB writes the job that goes on after the last finished round"
 _sync, _failure, _complete = (
     FederatedServer._sync_client_jobs,
     FederatedServer.process_job_failure,

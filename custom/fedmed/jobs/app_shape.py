@@ -24,7 +24,7 @@ FIXED = (LIMITS, PERSISTOR, CONTROLLER, TO_SERVER, TENSORBOARD)
 EXECUTORS = re.compile(r"fedmed\.flare\.executors\.[A-Z][A-Za-z]*Executor")
 AGGREGATORS = re.compile(r"fedmed\.flare\.aggregators\.[A-Z][A-Za-z]*Aggregator")
 EVENT, PREFIX = "analytix_log_stats", "fed."  # NVFlare's event of a scalar, and what is put before it on its way
-REMEDY = "write the job with scripts/package_job.py of this version of FedMed"
+REMEDY = "write the job with fedmed study package of this version of FedMed"
 
 
 def server_config(aggregator: str) -> dict[str, Any]:

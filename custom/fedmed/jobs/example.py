@@ -10,8 +10,8 @@ from fedmed.methods.find_method import find, method_class
 
 HEAD = """\
 # A study of FedMed: {title} ({source}).
-# Change it to your sites, then run it:  scripts/simulate.py STUDY.yaml
-# On real sites, write the job:  scripts/package_job.py STUDY.yaml jobs/{name}
+# Change it to your sites, then run it:  fedmed simulate STUDY.yaml
+# On real sites, write the job:  fedmed study package STUDY.yaml jobs/{name}
 # A line that is a comment shows a default.
 """
 NAME = "my_study"

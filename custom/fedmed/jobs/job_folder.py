@@ -35,7 +35,7 @@ def read_job(folder: Path, allowed: Collection[str] = ()) -> Job:
     if other := [app for app in texts if texts[app] != texts[server]]:
         raise JobError(
             f"{folder / other[0] / PLACE} differs from {folder / server / PLACE}; all apps of a job carry the same "
-            "study: write the job with scripts/package_job.py"
+            "study: write the job with fedmed study package"
         )
     job = Job.parse(texts[server], str(folder / server / PLACE), allowed, folder / server)
     placed = {site for sites in deploy.values() for site in sites if site != "server"}
@@ -89,7 +89,7 @@ def _read(path: Path) -> str:
         return path.read_bytes().decode()
     except FileNotFoundError as error:
         raise JobError(
-            f"{path} is missing; write the job with scripts/package_job.py of this version of FedMed"
+            f"{path} is missing; write the job with fedmed study package of this version of FedMed"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise JobError(f"{path} is not a readable text: {error}") from error

@@ -99,7 +99,7 @@ class WarmStart(YamlModel):
 
 
 class Resume(YamlModel):
-    """The job that this one continues; scripts/resume.py writes it."""
+    """The job that this one continues; fedmed study resume writes it."""
 
     job: Annotated[str, Field(pattern=PLAIN), InWords("a job's id: the name of its folder, without a path")] = Field(
         description="id of the job to continue after its last good round"
@@ -218,7 +218,7 @@ class Study(YamlModel):
     )
     release_keep: bool = Field(
         default=False,
-        description="keep the mean at the server, for scripts/export_bundle.py --unseen; each site must allow that too",
+        description="keep the mean at the server, for fedmed export --unseen; each site must allow that too",
     )
     checkpoint: Text | None = Field(
         default=None, description="file in the server's $FEDMED_HOME/models or the bundle's models/ to start from"

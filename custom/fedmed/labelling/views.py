@@ -75,7 +75,7 @@ def folder_images(root: Path, pictures: bool) -> list[Path]:
     images = sorted(_walk(root, pictures))
     if not images:
         endings = ".nii, .nii.gz, .png, .jpg" + (", .dcm" if pictures else "")
-        hint = "" if pictures else "turn a folder of series into a site with scripts/prepare_ct.py, or "
+        hint = "" if pictures else "turn a folder of series into a site with fedmed prepare ct, or "
         raise DataError(
             f"{root} holds no image ({endings}) at any depth. DICOM: {hint}give the URL of a DICOMweb server"
         )

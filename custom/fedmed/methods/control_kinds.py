@@ -4,7 +4,7 @@ LEFT_OUT = "left_out"  # the sites without labels do not train: they are only sc
 SILENT = "silent"  # they take part in every round, and neither adapt nor learn anything
 ADAPTED = "adapted"  # they take part, adapt as in the run, and learn nothing
 SUFFIXES = {LEFT_OUT: " control", SILENT: " silent control", ADAPTED: " adapted control"}  # of the name of the job
-OPTIONS = {LEFT_OUT: "--control", SILENT: "--silent-control", ADAPTED: "--control"}  # of scripts/simulate.py
+OPTIONS = {LEFT_OUT: "--control", SILENT: "--silent-control", ADAPTED: "--control"}  # of fedmed simulate
 FOLDERS = {LEFT_OUT: "control", SILENT: "control", ADAPTED: "control_adapted"}  # in the workspace of the run
 
 

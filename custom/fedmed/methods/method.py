@@ -27,7 +27,7 @@ class Method:
         title: its name for a person.
         source: the paper.
         aggregator: class path of FLARE's aggregator.
-        example: values of a study that suit it, of its paper's size; ``scripts/package_job.py --init`` writes them.
+        example: values of a study that suit it, of its paper's size; ``fedmed study init`` writes them.
         small: other values, with which a laptop ends in minutes.
         small_args: of its own arguments those that go with them.
         frozen: sharing group whose layers nobody trains: sites keep what the job started with, and so does the server.

@@ -1,4 +1,4 @@
-"""Make and renew the startup kits of a federation: the commands behind scripts/provision.sh and scripts/add_site.sh."""
+"""Make and renew the startup kits of a federation: the work of 'fedmed provision' and 'fedmed add-site'."""
 
 import contextlib
 import io

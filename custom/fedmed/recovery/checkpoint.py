@@ -345,5 +345,5 @@ def find_checkpoints(id: str, app: Path, folder: Path) -> Checkpoints:
     looked = "\n".join(f"    {place / CHECKPOINTS}" for place in places)
     raise StateError(
         f"the state of job '{id}' is not at this server. Looked for\n{looked}\nDownload that job's result, or find its "
-        "run folder, and write the job with scripts/resume.py; without a finished round, submit the old job again"
+        "run folder, and write the job with fedmed study resume; without a finished round, submit the old job again"
     )

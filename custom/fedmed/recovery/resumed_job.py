@@ -58,7 +58,7 @@ def find_interrupted(run: Path | str, job: Path | None = None) -> Interrupted:
     if not folder.is_dir():
         return Interrupted(check_plain(str(run)), job=job)
     if (folder / "server" / RUN).is_dir():
-        raise StateError(f"{folder} is a simulator's workspace; continue it with scripts/simulate.py JOB --resume")
+        raise StateError(f"{folder} is a simulator's workspace; continue it with fedmed simulate JOB --resume")
     inside = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
     for root in (folder, *(inside if len(inside) == 1 else [])):  # NVFlare downloads a job into a folder of its id
         for place in PLACES:

@@ -17,7 +17,7 @@ from fedmed.jobs.job_meta import check_plain
 log = logging.getLogger("fedmed.site")
 START = -1  # as a model's round: the starting model, which the job itself describes
 RECEIVED, BEST_MODEL = "received.pt", "own_best.pt"
-BACK = "the run can go back a round: write its next job with scripts/resume.py --back"
+BACK = "the run can go back a round: write its next job with fedmed study resume --back"
 SECOND = "own_best_copy.pt"  # of what may be many rounds old, and is nowhere else
 
 
@@ -59,7 +59,7 @@ class SiteState:
             back = f"{BACK}; " if self._path(round).is_file() else ""
             hint = (
                 f"{back}the job continues another one, whose state was looked for in {looked}: put that folder back, "
-                "or write the job with scripts/resume.py --allow-fresh and this site's name, so that it starts afresh"
+                "or write the job with fedmed study resume --allow-fresh and this site's name, so that it starts afresh"
             )
             hint = hint if looked else f"{back}without that state the site cannot continue"
             raise StateError(f"the site's private state of round {round} cannot be read: {error}; {hint}") from error

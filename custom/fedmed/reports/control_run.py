@@ -97,7 +97,7 @@ def check_control(run: Run, control: Run) -> None:
     if control.result is None:
         raise JobError(
             f"{where} did not reach its end: {len(control.rounds)} of {control.total_rounds} rounds are done; "
-            f"scripts/simulate.py JOB {OPTIONS[kind]} --resume goes on with it"
+            f"fedmed simulate JOB {OPTIONS[kind]} --resume goes on with it"
         )
 
 

@@ -36,11 +36,11 @@ NOT_LEARNED = (
 STATISTICS_HELP = (
     "In the run the sites without labels are tested with BatchNorm statistics of their own {images}, in the control "
     "with those of labelled sites. So the difference holds that too, for which nothing need be learned; "
-    "'scripts/simulate.py JOB --silent-control' shows what learning adds to it."
+    "'fedmed simulate JOB --silent-control' shows what learning adds to it."
 )
 REMEDIES = {
-    LEFT_OUT: "the control that tells the two apart is missing: 'scripts/simulate.py JOB --control --resume' makes it",
-    SILENT: "'scripts/simulate.py JOB --control' tells the two apart",
+    LEFT_OUT: "the control that tells the two apart is missing: 'fedmed simulate JOB --control --resume' makes it",
+    SILENT: "'fedmed simulate JOB --control' tells the two apart",
 }
 HAS = {LABELLED: "has labels", SCORED: "is only scored", NO_LABELS: "has no labels", SOME_LABELS: "has few labels"}
 WITH = "with learning"  # the run, beside a control in which sites adapt
@@ -226,9 +226,7 @@ def adaptation_text(run: Run) -> list[str]:
     does = run.method.adaptation_text.format(images=images)
     if not does or (kind == SILENT and not run.adapts):
         return sentences
-    remedy = (
-        REMEDIES[kind] if run.adapts else f"'scripts/simulate.py JOB {OPTIONS[SILENT]}' shows what learning adds to it"
-    )
+    remedy = REMEDIES[kind] if run.adapts else f"'fedmed simulate JOB {OPTIONS[SILENT]}' shows what learning adds to it"
     return [NOT_LEARNED.format(does=does, remedy=remedy), *sentences]
 
 

@@ -85,6 +85,16 @@ def write_output(path: Path, content: bytes, option: str = "--out") -> Path:
     return path
 
 
+def as_values(sheet: Sheet) -> dict[str, Any]:
+    """Plain values of the page, without its pictures, for a program."""
+    tables = [
+        {"title": one.title, "columns": [head.removesuffix("#") for head in one.columns], "rows": one.rows}
+        for one in sheet.tables
+    ]
+    values = {"title": sheet.title, "kind": sheet.kind, "summary": sheet.summary, "facts": dict(sheet.facts)}
+    return {**values, "notices": sheet.notices, "tables": tables}
+
+
 def show(sheet: Sheet, console: Console) -> None:
     """Print the page; long tables are only counted."""
     console.print(Text(in_terminal(sheet.summary)))

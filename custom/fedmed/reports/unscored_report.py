@@ -68,7 +68,7 @@ class UnscoredReport(RunReport):
 
 
 def settings_of_next(run: Run) -> str:
-    """Options of scripts/package_job.py that give a study which goes on from this run its bundle, sizes and classes."""
+    """Options of fedmed study package that give a study which goes on from this run its bundle, sizes and classes."""
     labelled = ", ".join(f"{site.name}: supervised" for site in run.sites)
     said = {"bundle": run.bundle, "sites": f"{{{labelled}}}"}
     from_method = set(run.method.role("unsupervised").overlays)

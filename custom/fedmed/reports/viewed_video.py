@@ -260,7 +260,7 @@ def _no_masks(path: Path, video: Path | None) -> str:
     return (
         f"{path}: has the scores of masks, and no test keeps the masks themselves. Instead of it give --called "
         f"OUT/masks/{video.name if video else 'VIDEO'}, which the inference of the run's exported bundle writes: "
-        "scripts/export_bundle.py RUN BUNDLE --site SITE; (cd BUNDLE && python -m monai.bundle run --config_file "
+        "fedmed export RUN BUNDLE --site SITE; (cd BUNDLE && python -m monai.bundle run --config_file "
         f"configs/inference.yaml --bundle_root . --dataset_dir {video or 'VIDEO'} --output_dir OUT)"
     )
 

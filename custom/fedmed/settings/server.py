@@ -8,7 +8,7 @@ from typing import Any, Self
 from pydantic import model_validator
 
 from fedmed.errors import SiteConfigError
-from fedmed.files import CHECKOUT, SITES, fedmed_home, folders_of
+from fedmed.files import SHIPPED, SITES, fedmed_home, folders_of
 from fedmed.settings.machine import Machine, demo_data
 from fedmed.settings.site import find_site_file
 from fedmed.settings.site_file import ClassPath
@@ -23,7 +23,7 @@ EXAMPLE = """\
 """
 ALLOWED = "FEDMED_ALLOWED_CLASSES"  # class paths, separated by commas, for a run without a kit
 CONFIG = "FEDMED_SERVER_CONFIG"  # the server's YAML, for a single run
-DEMO = CHECKOUT / "site_configs" / "demo_server.yaml"  # beside the folder of the demo's sites
+DEMO = SHIPPED / "site_configs" / "demo_server.yaml"  # beside the folder of the demo's sites
 
 
 class ServerFile(Machine):

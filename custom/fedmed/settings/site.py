@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.errors import SiteConfigError
-from fedmed.files import CHECKOUT, SITES, fedmed_home, folders_of
+from fedmed.files import SHIPPED, SITES, fedmed_home, folders_of
 from fedmed.settings.machine import demo_data
 from fedmed.settings.privacy import Privacy
 from fedmed.settings.site_file import EXAMPLE, SiteFile
@@ -60,7 +60,7 @@ def find_site_file(site: str, workspace: Path | None = None) -> Path:
     places = [Path(workspace) / "local" / "fedmed_site.yaml"] if workspace else []
     for folder in folders_of("sites", SITES):
         places += [folder / f"{site}.yaml", folder / site / f"{site}.yaml"]
-    places.append(CHECKOUT / "site_configs" / "demo" / f"{site}.yaml")
+    places.append(SHIPPED / "site_configs" / "demo" / f"{site}.yaml")
     for place in places:
         if place.is_file():
             return place

@@ -12,6 +12,7 @@ from fedmed.data.prepare.ct_inspect import inspect_all
 from fedmed.data.prepare.dicom import read_series
 from fedmed.data.prepare.dicom_folder import series_in
 from fedmed.data.structure import Structure
+from tests.commands import fedmed
 
 STORED = np.random.default_rng(3).integers(0, 1500, (7, 6, 8)).astype(np.uint16)
 LAST = "slice001.dcm"  # the uppermost of eight: without it the series is only shorter
@@ -25,9 +26,9 @@ def series(tmp_path, write_dicom):
 
 
 @pytest.fixture
-def not_inferred(tmp_path, load_script, monkeypatch, capsys):
+def not_inferred(tmp_path, monkeypatch, capsys):
     """Return a function: what ``infer_dicom`` says of the series, which it refuses before it infers."""
-    script = load_script("infer_dicom")
+    script = fedmed("infer")
     (tmp_path / "bundle" / "models").mkdir(parents=True)
     (tmp_path / "bundle" / "models" / "model.pt").touch()
     monkeypatch.setattr("fedmed.bundles.infer.check_ready", lambda root: {"version": "1"})
@@ -35,7 +36,7 @@ def not_inferred(tmp_path, load_script, monkeypatch, capsys):
     monkeypatch.setattr("fedmed.bundles.infer.infer_image", lambda *arguments, **rest: pytest.fail("it inferred"))
 
     def refuse():
-        assert script.main([str(tmp_path / name) for name in ("bundle", "in/ct", "seg.dcm")]) == 2
+        assert script([str(tmp_path / name) for name in ("bundle", "in/ct", "seg.dcm")]) == 2
         error = capsys.readouterr().err
         assert error.startswith("error: ") and error.count("\n") == 1
         return error

@@ -4,7 +4,6 @@ import csv
 import gzip
 import json
 import os
-import runpy
 from pathlib import Path
 
 import nibabel as nib
@@ -20,8 +19,7 @@ from fedmed.data.prepare.ct_site import list_table, prepare_site
 from fedmed.data.prepare.volume_faults import Foreground
 from fedmed.errors import DataError
 from fedmed.settings.site import load_site, parse_site
-
-SCRIPT = Path(__file__).parents[3] / "scripts" / "prepare_ct.py"
+from tests.commands import fedmed
 
 
 @pytest.fixture
@@ -246,7 +244,7 @@ def test_masks_of_other_values_become_0_and_1(folder, tmp_path, write_nifti, opt
     plain = {path.name: np.asanyarray(nib.load(path).dataobj) for path in (folder / "mask").iterdir()}
     for name, mask in plain.items():
         write_nifti(folder / "mask" / name, stored(mask))
-    main = runpy.run_path(str(SCRIPT))["main"]
+    main = fedmed("prepare", "ct")
     arguments = [str(folder / "image"), "--masks", str(folder / "mask"), "--out", str(tmp_path / "site")]
     assert main([*arguments, "--site", "s", "--workers", "1", "--patient-pattern", "^(p.*)_s", *options]) == 0
     entries = [entry for entries in lists(tmp_path / "site").values() for entry in entries]
@@ -260,7 +258,7 @@ def test_masks_of_other_values_become_0_and_1(folder, tmp_path, write_nifti, opt
 
 
 def test_wrong_words_about_masks(folder, tmp_path, capsys, write_nifti):
-    main = runpy.run_path(str(SCRIPT))["main"]
+    main = fedmed("prepare", "ct")
     arguments = [str(folder / "image"), "--masks", str(folder / "mask"), "--out", str(tmp_path / "site"), "--site", "s"]
     for options, words in (
         (["--mask-value", "liver"], "must be numbers"),
@@ -326,7 +324,7 @@ def test_dicom_is_converted_and_nifti_joins_it(tmp_path, write_dicom, write_nift
 
 
 def test_the_command(folder, tmp_path, capsys):
-    main = runpy.run_path(str(SCRIPT))["main"]
+    main = fedmed("prepare", "ct")
     arguments = [str(folder / "image"), "--out", str(tmp_path / "site"), "--site", "site_a", "--workers", "1"]
     assert main([*arguments, "--masks", str(folder / "mask"), "--split", "0", "0", "1"]) == 0
     assert "20 of 20 volumes" in capsys.readouterr().out
@@ -362,8 +360,8 @@ def test_names_that_no_table_was_made_for(folder, tmp_path):
     assert len(load_datalist(folder / "image", tmp_path / "site" / "datalist.json", "unlabeled")) == 20
 
 
-def test_without_a_folder_to_write_the_site_is_where_fedmed_finds_it(folder, tmp_path, load_script, monkeypatch):
+def test_without_a_folder_to_write_the_site_is_where_fedmed_finds_it(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDMED_HOME", str(tmp_path / "home"))
     line = [str(folder / "image"), "--masks", str(folder / "mask"), "--site", "site_a", "--workers", "1"]
-    assert load_script("prepare_ct").main([*line, "--patient-pattern", "^(p.*)_s"]) == 0
+    assert fedmed("prepare", "ct")([*line, "--patient-pattern", "^(p.*)_s"]) == 0
     assert load_site("site_a").data_root == folder

@@ -61,10 +61,19 @@ def test_a_reader_knows_its_share():
 SCRIPT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
-from fedmed.data.prepare.console import run_command
+from fedmed.commands.command_line import run_app
+from fedmed.commands.options import command, group, stop_says
 from fedmed.data.prepare.pool import read_apart, run_all
 """
 BOTH = 'print(read_apart(int, "7"), run_all(float, ["1", "2", "3"], 2), flush=True)'
+WAITS = """
+app = group("waits")
+@command(app)
+def prepare():
+    with stop_says("prepare: interrupted; nothing was written"):
+        run_all(time.sleep, [600, 600], 2)
+sys.exit(run_app(app, "prepare", []))
+"""
 READS = "print('it reads', flush=True); __import__('time').sleep(600)"
 
 
@@ -94,7 +103,7 @@ def test_no_process_reads_on_when_the_one_that_asked_is_gone(tmp_path, number):
 
 
 def test_ctrl_c_while_processes_start_is_one_line(tmp_path):
-    with script(tmp_path, 'sys.exit(run_command("prepare", lambda: run_all(time.sleep, [600, 600], 2)))') as process:
+    with script(tmp_path, WAITS) as process:
         family = []
         while process.poll() is None and not any("loky_posix" in str(one.cmdline()) for one in family):
             time.sleep(0.05)

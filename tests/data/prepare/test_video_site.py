@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import runpy
 from pathlib import Path
 
 import cv2
@@ -20,8 +19,9 @@ from fedmed.data.video.video_store import VideoStore
 from fedmed.errors import DataError
 from fedmed.files import CHECKOUT
 from fedmed.plain_text import in_markdown
+from tests.commands import fedmed
 
-MAIN = runpy.run_path(str(CHECKOUT / "scripts" / "prepare_video.py"))["main"]
+MAIN = fedmed("prepare", "video")
 DATA = Path(os.environ.get("FEDMED_DATA") or CHECKOUT.parent / "shared" / "data").expanduser()
 LISTS = ("training", "validation", "testing")
 

@@ -5,7 +5,6 @@ import importlib
 import json
 import os
 import re
-import runpy
 import shutil
 import sys
 from collections import Counter
@@ -24,8 +23,9 @@ from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
 from fedmed.errors import DataError
 from fedmed.files import CHECKOUT
 from fedmed_demo.xray.image_files import Header, save
+from tests.commands import fedmed
 
-MAIN = runpy.run_path(str(CHECKOUT / "scripts" / "prepare_cxr.py"))["main"]
+MAIN = fedmed("prepare", "cxr")
 DATA = Path(os.environ.get("FEDMED_DATA") or CHECKOUT.parent / "shared" / "data").expanduser()
 LISTS = ("training", "validation", "testing")
 LABELS = ("columns", "merge", "classes", "separator", "uncertain", "ignore")

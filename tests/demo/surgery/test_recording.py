@@ -130,7 +130,7 @@ def test_black_borders_are_as_wide_as_the_profile_says(site):
 
 
 def test_black_edges_left_and_right_are_large_intermediate_or_small_by_client():
-    """As ``scripts/prepare_video.py --split-by black-edge`` measures them: each client's own, of every patient."""
+    """As ``fedmed prepare video --split-by black-edge`` measures them: each client's own, of every patient."""
     widths = {}
     for site, hospital in LAP_TOOLS.items():
         small = hospital.tiny().model_copy(update={"size": (256, 192)})

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import runpy
 
 import av
 import cv2
@@ -12,12 +11,12 @@ import pytest
 from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.video.file_source import write_movie
 from fedmed.errors import DataError
-from fedmed.files import CHECKOUT
 from fedmed_demo import KINDS, demo_site
 from fedmed_demo.federation import LAP_PHASES, LAP_TOOLS
 from fedmed_demo.surgery.profile import VERSION, VideoList
 from fedmed_demo.surgery.recording import DrawnRecording
 from fedmed_demo.surgery.recording_files import fill, mask_frames, roster
+from tests.commands import fedmed
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +122,7 @@ def test_without_pyav_the_message_says_what_to_do(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("how", [["lap_tools_tiny"], ["--kind", "lap_tools_tiny"]])
-def test_the_script_takes_a_kind_with_and_without_the_option(home, fedmed_home, capsys, how):
-    main = runpy.run_path(str(CHECKOUT / "scripts" / "make_demo_data.py"))["main"]
-    assert main([*how, "--sites", "lap_hei2", "--root", str(fedmed_home), "--processes", "1"]) == 0
+def test_the_command_makes_sites_of_a_kind(home, fedmed_home, capsys):
+    main = fedmed("prepare", "demo")
+    assert main(["lap_tools_tiny", "--sites", "lap_hei2", "--root", str(fedmed_home), "--processes", "1"]) == 0
     assert str(home) in capsys.readouterr().out

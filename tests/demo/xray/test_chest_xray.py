@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import runpy
 from collections import Counter
 from dataclasses import replace
 
@@ -17,6 +16,7 @@ from fedmed.data.datalist import load_datalist
 from fedmed.files import CHECKOUT
 from fedmed.settings.site import load_file
 from fedmed_demo import KINDS, demo_site
+from fedmed_demo.__main__ import sites_with_folders
 from fedmed_demo.xray import chest_xray
 from fedmed_demo.xray.chest_xray import draw_person, radiograph
 from fedmed_demo.xray.findings import CLASSES
@@ -204,5 +204,4 @@ def test_the_sites_of_the_tables_are_the_same_institutions_with_other_patients(k
 
 
 def test_the_command_makes_each_institution_once():
-    with_folders = runpy.run_path(str(CHECKOUT / "scripts" / "make_demo_data.py"))["sites_with_folders"]
-    assert sorted(with_folders("chest_xray")) == sorted(SITES) and len(with_folders("chest_ct")) == 5
+    assert sorted(sites_with_folders("chest_xray")) == sorted(SITES) and len(sites_with_folders("chest_ct")) == 5

@@ -1,4 +1,4 @@
 """From a folder of CT volumes or X-rays to a site that can train: find, check, split, write.
 
-``scripts/prepare_ct.py`` is the command; :func:`fedmed.data.prepare.ct_site.prepare_site` is the same as a function.
+``fedmed prepare ct`` is the command; :func:`fedmed.data.prepare.ct_site.prepare_site` is the same as a function.
 """

@@ -1,10 +1,6 @@
-"""Output of a preparation in the terminal, and the options that all preparations have."""
+"""Output of a preparation in the terminal."""
 
-import argparse
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -12,13 +8,7 @@ from rich.table import Table
 
 from fedmed.data.prepare.pool import Known, Track
 from fedmed.data.prepare.report import Prepared, Rows, shortened
-from fedmed.errors import DataError
-from fedmed.files import fedmed_home, private_files
-from fedmed.interrupts import end_workers, endings_as_ctrl_c
 from fedmed.plain_text import in_markup
-from fedmed.site_names import name_fault
-
-SUFFIXES = ("--mask-suffix", "--image-suffix")  # whose values may begin with "-"
 
 
 def progress(text: str) -> Track[Known]:
@@ -30,58 +20,6 @@ def progress(text: str) -> Track[Known]:
             yield from bar.track(cases, total=total, description=text)
 
     return track
-
-
-def add_options(parser: argparse.ArgumentParser, what: str, example: str) -> None:
-    """Add what every preparation of a folder of ``what`` asks; ``example`` is a pattern that finds a patient."""
-    add = parser.add_argument
-    add("folder", type=Path, help=f"folder of the {what}, searched at any depth")
-    add("--out", type=Path, metavar="SITE_DIR", help="folder to write (default: $FEDMED_HOME/sites/SITE)")
-    add("--site", "--name", dest="site", required=True, help="the site's name in the federation")
-    add("--split", type=float, nargs=3, default=(0.6, 0.2, 0.2), metavar=("TRAIN", "VAL", "TEST"))
-    add("--patient-pattern", metavar="REGEX", help=f"finds the patient in the relative path, for example '{example}'")
-    add("--own-patients", action="store_true", help="take each file as another patient, whatever the names look like")
-    add("--seed", type=int, default=0, help="of the split (default 0)")
-    add("--workers", type=int, default=min(4, os.cpu_count() or 1), help="processes that read images")
-    add("--copy", action="store_true", help="link or copy the files into SITE_DIR instead of pointing at them")
-
-
-def parsed_options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Options of a command line; without ``--out`` that is the site's place in FedMed's own folder.
-
-    The ending of a name may begin with ``-``, as in ``--mask-suffix -msk``.
-    """
-    options = parser.parse_args(_with_suffixes(sys.argv[1:] if arguments is None else arguments))
-    if fault := name_fault(options.site):
-        parser.error(f"--site {fault}")
-    options.out = options.out or fedmed_home() / "sites" / options.site
-    return options
-
-
-def _with_suffixes(arguments: Sequence[str]) -> list[str]:
-    """``--mask-suffix -msk`` as ``--mask-suffix=-msk``: argparse takes the second word for an option of its own."""
-    joined: list[str] = []
-    for word in map(str, arguments):
-        if joined and joined[-1] in SUFFIXES and word.startswith("-") and not word.startswith("--"):
-            joined[-1] += f"={word}"
-        else:
-            joined.append(word)
-    return joined
-
-
-def run_command(name: str, work: Callable[[], None]) -> int:
-    """Do the work of a command and return its exit code; errors are printed after the command's name."""
-    try:
-        with private_files(), endings_as_ctrl_c():
-            work()
-    except DataError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        end_workers()
-        print(f"{name}: interrupted; nothing was written", file=sys.stderr)
-        return 130
-    return 0
 
 
 def print_site(prepared: Prepared, site: str) -> None:

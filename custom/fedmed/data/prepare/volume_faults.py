@@ -75,7 +75,7 @@ def hinted(faults: Sequence[str], mask: np.ndarray) -> list[str]:
 
 
 def proposal(mask: np.ndarray) -> str:
-    """Propose the option of ``prepare_ct.py`` for a mask of numbers (any shape) that are not 0 and 1 alone.
+    """Propose the option of ``fedmed prepare ct`` for a mask of numbers (any shape) that are not 0 and 1 alone.
 
     Few whole numbers are labels, of which the lowest is the background where there is no 0. Others are labels too where
     they fill areas, and the blurred border of one area where most voxels inside have the highest value.
@@ -89,11 +89,13 @@ def proposal(mask: np.ndarray) -> str:
     whole = bool((values == np.rint(values)).all())
     if whole and len(values) <= MOST_LABELS:
         named = values if inside.size < mask.size or len(values) == 1 else values[1:]
-        words = f"say what counts: prepare_ct.py --mask-value {','.join(f'{value:g}' for value in named)}"
+        words = f"say what counts: fedmed prepare ct --mask-value {','.join(f'{value:g}' for value in named)}"
         return words + (", or those of them that are the structure" if len(named) > 1 else "")
     if whole and counts[-1] < inside.size / 2:
-        return f"say which of its {len(values)} labels count: prepare_ct.py --mask-value {values[0]:g},{values[1]:g}"
-    return f"it is a soft mask: prepare_ct.py --mask-threshold {half_way(mask):g} counts what is above"
+        return (
+            f"say which of its {len(values)} labels count: fedmed prepare ct --mask-value {values[0]:g},{values[1]:g}"
+        )
+    return f"it is a soft mask: fedmed prepare ct --mask-threshold {half_way(mask):g} counts what is above"
 
 
 def half_way(mask: np.ndarray) -> float:

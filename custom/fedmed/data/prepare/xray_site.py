@@ -52,7 +52,7 @@ from fedmed.data.prepare.xray_labels import (
 )
 from fedmed.data.prepare.xray_view import TAKEN, WantedViews, count_views, view_of
 from fedmed.errors import DataError, first_line
-from fedmed.files import CHECKOUT, folders_of
+from fedmed.files import SHIPPED, folders_of
 
 REMEDY = "Say it in a column of the table (--patient-column), or with --patient-pattern"
 COLUMNS = (
@@ -307,7 +307,7 @@ def _stored(path: Path) -> np.ndarray:
 @cache
 def _reader() -> tuple[Callable[[Path], tuple[np.ndarray, np.ndarray]], type[Exception]]:
     """The bundle's function that reads an image, and the error with which it refuses one."""
-    folders = [folder / BUNDLE for folder in (*folders_of("bundles", "FEDMED_BUNDLES"), CHECKOUT / "bundles")]
+    folders = [folder / BUNDLE for folder in (*folders_of("bundles", "FEDMED_BUNDLES"), SHIPPED / "bundles")]
     root = next((folder for folder in folders if (folder / READER).is_file()), None)
     if root is None:
         raise DataError(f"the bundle '{BUNDLE}', whose reader is needed, is not in {folders[-1]}; install it there")

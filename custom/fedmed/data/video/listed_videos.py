@@ -271,7 +271,7 @@ class SyntheticImages(MaskedVideos):
     def check(self, source: str, classes: Sequence[str]) -> None:
         for video in self.videos:
             if not video.facts.get("single"):
-                remedy = "list folders with pictures.csv, as scripts/prepare_video.py --layout pictures makes them"
+                remedy = "list folders with pictures.csv, as fedmed prepare video --layout pictures makes them"
                 raise DataError(f"{video.source}: is a video, and single pictures are needed; {remedy}")
         if not any(picture(file).any() for files in self.files for file in files.values()):
             count = sum(map(len, self.files))

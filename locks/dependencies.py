@@ -1,16 +1,14 @@
 #!/usr/bin/env python3
 """Lock the packages of both environments, check the locks against known advisories, list them for a release.
 
-    scripts/dependencies.py check          no network: every pin is locked with a hash, none has an open advisory
-    scripts/dependencies.py lock           resolve requirements.txt and MONAI Label's anew, and write locks/*.txt
-    scripts/dependencies.py sbom FOLDER    write a CycloneDX list (SBOM) for each lock file
+    locks/dependencies.py check          no network: every pin is locked with a hash, none has an open advisory
+    locks/dependencies.py lock           resolve requirements.txt and MONAI Label's anew, and write locks/*.txt
+    locks/dependencies.py sbom FOLDER    write a CycloneDX list (SBOM) for each lock file
 
 The locks keep their versions as far as the requirements allow; --upgrade takes the newest. locks/advisories.json holds
 the advisories that are known, with the date when they were looked up. One that is not mended yet has a reason there
 under "accepted"; check names these too. lock and sbom need tools that no hospital does: they go to .tools/.
 """
-
-import _environment  # noqa: F401 - first, since it says what to do outside of .venv
 
 import argparse
 import hashlib
@@ -48,7 +46,7 @@ MACOS = {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
 CUDA = ("nvidia-", "cuda-", "triton")  # what PyTorch's build for GPUs alone needs
 # Installed without what it asks for: 1.2 GB that the server never touches here.
 NO_DEPENDENCIES = {"label-": LABEL / "without_dependencies.txt"}
-HEAD = "# Written by scripts/dependencies.py lock from {source}. Change that, not this.\n"
+HEAD = "# Written by locks/dependencies.py lock from {source}. Change that, not this.\n"
 Lock = dict[str, tuple[str, set[str]]]  # name -> version, SHA-256 of its wheels
 
 
@@ -82,7 +80,7 @@ def mistakes() -> Iterator[str]:
             yield from (f"{where}: {name} has no hash" for name, (_, hashes) in lock.items() if not hashes)
             for name, (version, _) in pins.items():
                 if name not in lock or lock[name][0] != version:
-                    yield f"{where}: {name} is not {version}, as {source.name} asks; run scripts/dependencies.py lock"
+                    yield f"{where}: {name} is not {version}, as {source.name} asks; run locks/dependencies.py lock"
 
 
 def parts(start: str, platform: str) -> Lock:

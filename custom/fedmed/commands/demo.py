@@ -1,0 +1,27 @@
+"""``fedmed demo``."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedmed.commands.simulate import simulate
+from fedmed.errors import FedMedError
+
+
+def demo(
+    workspace: Annotated[Path, typer.Option(metavar="WS", help="Run folder.")] = Path("runs/covid_agreement"),
+    threads: Annotated[int | None, typer.Option(metavar="N", help="Sites at work at a time. Default: all.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted demo in the workspace.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only the result, or the error.")] = False,
+) -> None:
+    """Train the demo federation, and show what each hospital gains: about 9 minutes on 2 cores.
+
+    Four synthetic hospitals of chest CTs are made on first use, of which one has no labels. The job covid_agreement
+    runs in NVFlare's simulator, then without that hospital, and with it adapting and learning nothing; at the end
+    stands what each gains, and the path of the HTML report. The run replaces that of an earlier demo.
+    """
+    if find_spec("fedmed_demo") is None:
+        raise FedMedError("the synthetic hospitals are not installed: pip install 'fedmed[demo]'")
+    simulate(Path("covid_agreement"), workspace, threads=threads, resume=resume, control=True, quiet=quiet)

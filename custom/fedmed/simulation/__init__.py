@@ -1,0 +1,1 @@
+"""A job in NVFlare's simulator: the run, what it is compared to, and the report."""
