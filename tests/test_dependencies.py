@@ -10,6 +10,7 @@ PACKAGE = Path(__file__).parents[1] / "custom" / "fedmed"
 # Single modules that everything may use.
 BASE = {"errors", "files", "durable_files", "seeds", "class_paths", "in_range", "light_imports", "shared_cores"}
 BASE |= {"plain_text", "log_records", "yaml_limits", "worker_processes", "site_names", "interrupts", "moved_classes"}
+BASE |= {"optional"}
 LEAVES = {"losses", "data"}
 WORK = {"training", "aggregation", "bundles"}
 DESCRIBED = LEAVES | WORK | {"settings", "messages", "methods", "kinds", "jobs"}  # what a run is, before it runs

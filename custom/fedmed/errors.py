@@ -4,6 +4,8 @@ Every message says what is wrong, where (path, key, site or tensor) and what to 
 patient, so the text of an error stays at the site where it was raised: only a return code travels.
 """
 
+from pydoc import ErrorDuringImport
+
 from fedmed.plain_text import in_lines, in_terminal
 
 LONGEST = 500  # characters of a reason or a tensor's name that came from a peer
@@ -30,6 +32,10 @@ class BundleError(FedMedError):
 
 class OverrideError(BundleError):
     """A job asks for a bundle setting that may not come from a job."""
+
+
+class MissingPackage(FedMedError):
+    """A package that only some studies need is not installed; see :func:`fedmed.optional.needs`."""
 
 
 class JobError(FedMedError):
@@ -82,9 +88,15 @@ def first_line(error: BaseException) -> str:
 def unwrapped(error: BaseException) -> BaseException:
     """Error inside a component or transform that MONAI built or called.
 
-    MONAI wraps it in a RuntimeError, once at each level. The first error of another type is what our code or a bundle
-    said: its own cause is a library's text, which is less clear.
+    MONAI wraps it in a RuntimeError, once at each level, and pydoc, by which MONAI imports, in another. The first error
+    of another type is what our code or a bundle said: its own cause is a library's text, which is less clear.
     """
-    while type(error) is RuntimeError and error.__cause__ is not None:
-        error = error.__cause__
+    while inner := _wrapped(error):
+        error = inner
     return error
+
+
+def _wrapped(error: BaseException) -> BaseException | None:
+    if isinstance(error, ErrorDuringImport):
+        return error.value
+    return error.__cause__ if type(error) is RuntimeError else None

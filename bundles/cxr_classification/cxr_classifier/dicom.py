@@ -53,7 +53,9 @@ def _header(path: Path) -> Any:
     try:
         import pydicom
     except ImportError as error:
-        raise BundleInputError(f"{path} is DICOM, which needs pydicom: pip install pydicom") from error
+        raise BundleInputError(
+            f"{path} is DICOM, which needs pydicom: pip install 'fedmed[dicom]', or pydicom alone"
+        ) from error
     return pydicom.dcmread(path, force=True)
 
 

@@ -3,8 +3,16 @@
 from collections.abc import Sequence
 
 from torch import Tensor, nn
-from transformers.models.pvt_v2.configuration_pvt_v2 import PvtV2Config
-from transformers.models.pvt_v2.modeling_pvt_v2 import PvtV2Model
+
+from .errors import BundleInputError
+
+try:
+    from transformers.models.pvt_v2.configuration_pvt_v2 import PvtV2Config
+    from transformers.models.pvt_v2.modeling_pvt_v2 import PvtV2Model
+except ModuleNotFoundError as error:
+    raise BundleInputError(
+        f"the network needs transformers ({error}): pip install 'fedmed[text]', or transformers alone"
+    ) from error
 
 FIRST_STRIDE, STRIDE = 4, 2  # of the first stage, and of each further one
 

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from .encoder import PvtEncoder
@@ -53,6 +51,9 @@ def _read(path: Path) -> dict[str, Tensor]:
     remedy = "correct 'encoder_checkpoint', or set it to null: then training begins with random weights"
     if path.suffix != ".safetensors" or not path.is_file():
         return read_tensors(path, remedy)
+    from safetensors import SafetensorError  # transformers brings it
+    from safetensors.torch import load_file
+
     try:
         return dict(load_file(path))
     except (OSError, SafetensorError) as error:

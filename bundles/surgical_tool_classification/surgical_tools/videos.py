@@ -108,8 +108,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any, type[Exception]]]:
         import av
     except ImportError as error:
         raise BundleInputError(
-            f"{path} is a video, which needs PyAV: pip install av; or write frames: ffmpeg -i {path.name} -vf fps=1 "
-            "frames/%05d.png"
+            f"{path} is a video, which needs PyAV: pip install 'fedmed[video]', or av alone; or write frames: "
+            f"ffmpeg -i {path.name} -vf fps=1 frames/%05d.png"
         ) from error
     try:  # "file": the video may not lead FFmpeg to other machines
         with av.open(str(path.absolute()), options={"protocol_whitelist": "file", **LARGEST}) as container:

@@ -11,8 +11,7 @@ from fedmed.checks.entries import Cases, Entry, voxels
 from fedmed.checks.inspection import ClassInspection, Inspection, with_lists
 from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.prepare.case import Case, Source
-from fedmed.data.prepare.ct_inspect import inspect_all
-from fedmed.data.prepare.ct_site import list_table
+from fedmed.data.prepare.ct_inspect import inspect_all, list_table
 from fedmed.data.prepare.pool import Track
 
 SPACING = (0.05, 25.0)  # mm; outside lie headers in metres or micrometres, and no scanner's

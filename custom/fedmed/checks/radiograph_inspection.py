@@ -18,7 +18,6 @@ from fedmed.checks.inspection import ClassInspection, with_lists
 from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.image_size import file_fault
 from fedmed.data.prepare.case import Case, content_hash
-from fedmed.data.prepare.dicom_headers import read_header
 from fedmed.data.prepare.folder import readable_kind
 from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.xray_view import TAKEN, view_of
@@ -124,6 +123,8 @@ def inspect_picture(path: Path, bundle: str, site_bundles: Path | None) -> Inspe
         case.kind = next(kind for start, kind in FORMATS.items() if head.startswith(start))
         image = np.asarray(reader({"image": str(path)})["image"])[0]
         if case.kind == "DICOM":
+            from fedmed.data.prepare.dicom_headers import read_header  # it needs an extra, as other files do not
+
             header = read_header(path)
             case.view = view_of(header)
             if note := TAKEN.fault(case.view, str(header.get("BodyPartExamined") or "")):

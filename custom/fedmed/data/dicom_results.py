@@ -7,10 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import highdicom as hd
 import numpy as np
-from pydicom import Dataset
-from pydicom.sr.codedict import codes
 
 from fedmed.data.prepare.dicom_folder import checked_series, likeness
 from fedmed.data.prepare.dicom_headers import SAME_PLACE, not_ct, read_header
@@ -18,6 +15,12 @@ from fedmed.data.prepare.dicom_slices import Slice, depths
 from fedmed.data.prepare.folder import readable_kind
 from fedmed.data.structure import Code, Structure, titles
 from fedmed.errors import DataError
+from fedmed.optional import needs
+
+with needs("dicom", "DICOM files"):
+    import highdicom as hd
+    from pydicom import Dataset
+    from pydicom.sr.codedict import codes
 
 NEIGHBOURS = 100  # folders beside the given one that are looked into for the rest of a series
 NEEDED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "FrameOfReferenceUID")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from fedmed.errors import ExportError
 from fedmed.export.folder import CONFIGS, METADATA, MODELS
+from fedmed.optional import needs
 
 PART = ".part.pt"
 TOLERANCE = 1e-4  # largest difference to PyTorch, as a part of the largest output
@@ -86,7 +87,10 @@ def write_onnx(folder: Path, config: Path, part: Part = MODEL) -> str:
     Raises:
         ExportError: PyTorch cannot convert the network, or ONNX Runtime computes something else on the CPU.
     """
-    import onnxruntime  # only needed here, and slow to import
+    with needs("onnx", "exports to ONNX"):
+        import onnx  # noqa: F401 - PyTorch asks for it, and for onnxscript, in the middle of an export
+        import onnxruntime  # only needed here, and slow to import
+        import onnxscript  # noqa: F401
 
     network, example = open_network(folder, config, part)
     with _explained("ONNX"), quiet():

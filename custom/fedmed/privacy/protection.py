@@ -19,6 +19,7 @@ from fedmed.durable_files import sealed, unsealed
 from fedmed.errors import PrivacyError
 from fedmed.files import write_atomically
 from fedmed.messages.answers import map_tensors
+from fedmed.optional import needs
 from fedmed.privacy.allow_lists import Allowed
 from fedmed.seeds import derive_seed
 from fedmed.settings.privacy import Privacy
@@ -49,7 +50,8 @@ def epsilon(spent: Spent, delta: float) -> float:
     """
     if not any(answers for _, answers in spent):
         return 0.0
-    from opacus.accountants import RDPAccountant  # imports much, and only sites with noise need it
+    with needs("privacy", "sites that add noise"):
+        from opacus.accountants import RDPAccountant  # imports much, and only they need it
 
     accountant = RDPAccountant()
     # Every answer uses all of the site's data: a sample rate of 1, no amplification by sampling.

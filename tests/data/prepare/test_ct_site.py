@@ -15,7 +15,8 @@ from monai.transforms import Compose
 from fedmed.data.cases import CheckCased, LoadCased
 from fedmed.data.datalist import load_datalist
 from fedmed.data.prepare.case import Case
-from fedmed.data.prepare.ct_site import list_table, prepare_site
+from fedmed.data.prepare.ct_inspect import list_table
+from fedmed.data.prepare.ct_site import prepare_site
 from fedmed.data.prepare.volume_faults import Foreground
 from fedmed.errors import DataError
 from fedmed.settings.site import load_site, parse_site

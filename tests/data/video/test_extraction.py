@@ -125,7 +125,7 @@ def test_times_that_stand_still(write_video, settings, monkeypatch):
 def test_without_pyav(write_video, settings, monkeypatch):
     path = write_video()
     monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(DataError, match="pip install av=="):
+    with pytest.raises(DataError, match=r"the package av, .*pip install 'fedmed\[video\]'"):
         taken(path, settings())
 
 

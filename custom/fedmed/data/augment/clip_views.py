@@ -4,10 +4,13 @@ import math
 from collections.abc import Sequence
 
 import torch
-from kornia.geometry.transform import get_affine_matrix2d, warp_affine
 from torch import Tensor
 
 from fedmed.errors import FedMedError
+from fedmed.optional import needs
+
+with needs("xray", "views of clips"):
+    from kornia.geometry.transform import get_affine_matrix2d, warp_affine
 
 PLACES, COLOURS = 9, 4  # draws a clip
 # Colours as brightness and two differences of colour (YIQ, NTSC 1953): a turn in the plane of the latter changes the

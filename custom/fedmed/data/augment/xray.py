@@ -4,19 +4,22 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-import cv2
 import numpy as np
 import torch
-from kornia.augmentation.auto.operations import OperationBase
-from kornia.augmentation.auto.rand_augment import ops
-from kornia.augmentation.auto.rand_augment.rand_augment import default_policy
-from kornia.geometry.transform import get_affine_matrix2d, warp_affine
 from monai.config import KeysCollection
 from monai.transforms import MapTransform, RandomizableTransform
 from torch import Tensor
 
 from fedmed.data.augment.patches import Augment
 from fedmed.errors import DataError, FedMedError
+from fedmed.optional import needs
+
+with needs("xray", "these augmentations"):
+    import cv2
+    from kornia.augmentation.auto.operations import OperationBase
+    from kornia.augmentation.auto.rand_augment import ops
+    from kornia.augmentation.auto.rand_augment.rand_augment import default_policy
+    from kornia.geometry.transform import get_affine_matrix2d, warp_affine
 
 HIGHEST = 30  # magnitudes run from 0 to it
 

@@ -1,5 +1,6 @@
 """Inspect CT volumes: convert them if they are DICOM, check them, measure them, and find the copies among them."""
 
+import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from fedmed.data.image_size import UNREADABLE, opened_nifti
 from fedmed.data.patients import folded
 from fedmed.data.prepare.case import Case, Checked, Source, content_hash
 from fedmed.data.prepare.pool import DIED, Track, run_all
+from fedmed.data.prepare.report import Rows, listed
 from fedmed.data.prepare.split import refuse_copies
 from fedmed.data.prepare.volume_faults import (
     BINARY,
@@ -26,6 +28,7 @@ from fedmed.data.prepare.volume_faults import (
     value_faults,
     value_notes,
 )
+from fedmed.data.structure import three_digits
 from fedmed.errors import DataError, first_line
 
 MOVED = "the mask's axes are in another order or direction than the image's; moved onto its grid, voxel by voxel"
@@ -151,6 +154,29 @@ def _inspect_mask(
     target.parent.mkdir(parents=True, exist_ok=True)
     nib.save(nifti(mask, image.affine, image.header), target)
     return target
+
+
+def list_table(cases: Sequence[Case]) -> Rows:
+    """Rows (list, cases, patients, slice spacing, HU range, median mask volume), a heading first."""
+    rows: Rows = [("list", "cases", "patients", "slice spacing (mm)", "HU", "mask, median (ml)")]
+    for name, members in listed(cases).items():
+        patients = {case.patient for case in members}
+        spacing = _range([slice_spacing(case) for case in members])
+        values = _range([hu for case in members for hu in (case.hu_min, case.hu_max) if hu is not None])
+        volumes = [case.mask_ml for case in members if case.mask_ml is not None and name != "unlabeled"]
+        median = three_digits(statistics.median(volumes)) if volumes else "–"
+        rows.append((name, str(len(members)), str(len(patients)), spacing, values, median))
+    return rows
+
+
+def slice_spacing(case: Case) -> float:
+    """Distance of the slices in mm: spacing along the axis that is stored last."""
+    return case.spacing[-1]
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.4g}", f"{max(values):.4g}"
+    return low if low == high else f"{low} … {high}"
 
 
 @contextmanager

@@ -1,20 +1,18 @@
 """Make a site from a folder of CT volumes: datalist, site YAML, report; completely or not at all."""
 
 import os
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.ct_find import find_volumes
-from fedmed.data.prepare.ct_inspect import inspect_all
+from fedmed.data.prepare.ct_inspect import inspect_all, list_table
 from fedmed.data.prepare.folder import LEFT, PREPARED, existing, files_left, link_or_copy, staging_for
 from fedmed.data.prepare.pool import Track
-from fedmed.data.prepare.report import AXES, Prepared, Rows, listed, note_counts, refusals, require_used
+from fedmed.data.prepare.report import AXES, Prepared, note_counts, refusals, require_used
 from fedmed.data.prepare.split import assign, divides, patient_warnings, refuse_shared_prefixes, unite_patients
 from fedmed.data.prepare.volume_faults import BINARY, Foreground
 from fedmed.data.prepare.write import find_results, inference_masks, results_left_out, write_site
-from fedmed.data.structure import three_digits
 from fedmed.errors import DataError
 
 REMEDY = "Say it with --patient-pattern"
@@ -119,16 +117,6 @@ def require_usable(cases: Sequence[Case], role: str, fractions: Sequence[float],
         raise DataError(f"{folder}: every training mask is empty, so there is no foreground to learn; check the masks")
 
 
-def slice_spacing(case: Case) -> float:
-    """Distance of the slices in mm: spacing along the axis that is stored last."""
-    return case.spacing[-1]
-
-
-def _range(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.4g}", f"{max(values):.4g}"
-    return low if low == high else f"{low} … {high}"
-
-
 def _data_root(folder: Path, masks: Path | None, out: Path, gather: bool) -> Path:
     """The folder that holds images and masks, or ``out`` when they have to be gathered there."""
     places = [Path(place).expanduser().resolve() for place in (folder, masks) if place]
@@ -167,16 +155,3 @@ def prepared_volumes(
     }
     first = patient_warnings(cases, "scan", REMEDY)
     return Prepared(out, data_root, cases, "volumes", COLUMNS, list_table(cases), sections, first=first)
-
-
-def list_table(cases: Sequence[Case]) -> Rows:
-    """Rows (list, cases, patients, slice spacing, HU range, median mask volume), a heading first."""
-    rows: Rows = [("list", "cases", "patients", "slice spacing (mm)", "HU", "mask, median (ml)")]
-    for name, members in listed(cases).items():
-        patients = {case.patient for case in members}
-        spacing = _range([slice_spacing(case) for case in members])
-        values = _range([hu for case in members for hu in (case.hu_min, case.hu_max) if hu is not None])
-        volumes = [case.mask_ml for case in members if case.mask_ml is not None and name != "unlabeled"]
-        median = three_digits(statistics.median(volumes)) if volumes else "–"
-        rows.append((name, str(len(members)), str(len(patients)), spacing, values, median))
-    return rows

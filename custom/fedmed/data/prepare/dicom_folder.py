@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import itk
-from pydicom import dcmread
-from pydicom.uid import UID
 
 from fedmed.data.dicom_start import dicom_fault
 from fedmed.data.prepare.dicom_headers import quiet, read_header
@@ -14,6 +12,11 @@ from fedmed.data.prepare.folder import DICOM_ENDINGS, file_kind
 from fedmed.data.prepare.pool import read_apart
 from fedmed.data.read_limits import require_regular_files
 from fedmed.errors import DataError
+from fedmed.optional import needs
+
+with needs("dicom", "DICOM files"):
+    from pydicom import dcmread
+    from pydicom.uid import UID
 
 Files = tuple[Path, ...]
 START = 132  # bytes of a DICOM file up to its mark; a copy that broke off is often nothing but zeros

@@ -6,13 +6,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from pydicom import Dataset, dcmread
-from pydicom.uid import UID
 
 from fedmed.data.dicom_start import dicom_fault
 from fedmed.data.prepare.dicom_slices import Slice, slices_of
 from fedmed.data.prepare.xray_view import CHEST
 from fedmed.errors import DataError, first_line
+from fedmed.optional import needs
+
+with needs("dicom", "DICOM files"):
+    from pydicom import Dataset, dcmread
+    from pydicom.uid import UID
 
 SCALE = {"RescaleIntercept": 1, "RescaleSlope": 1, "PixelSpacing": 2}  # numbers; without them ITK takes 0, 1, 1 mm
 ONE = {  # what all slices of a volume have in common

@@ -10,10 +10,13 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-from pydicom import Dataset
 
 from fedmed.data.geometry import to_ras
 from fedmed.errors import DataError, first_line
+from fedmed.optional import needs
+
+with needs("dicom", "DICOM files"):
+    from pydicom import Dataset
 
 OF_FRAME = {  # attribute of a classic slice -> its names in the functional groups of a frame
     **{name: (name,) for name in ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness")},

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pydicom
 
 from fedmed.data.image_size import file_fault
 from fedmed.data.patients import folded
@@ -53,6 +52,10 @@ from fedmed.data.prepare.xray_labels import (
 from fedmed.data.prepare.xray_view import TAKEN, WantedViews, count_views, view_of
 from fedmed.errors import DataError, first_line
 from fedmed.files import SHIPPED, folders_of
+from fedmed.optional import needs
+
+with needs("dicom", "DICOM files"):
+    import pydicom
 
 REMEDY = "Say it in a column of the table (--patient-column), or with --patient-pattern"
 COLUMNS = (

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedmed.data.video.frame_settings import Frame
 from fedmed.errors import DataError
+from fedmed.optional import needs
 
 THREADS = 2  # of a decoder: more keep more frames in memory
 
@@ -96,7 +97,8 @@ class Scaler:
     """Scales frames of PyAV and turns them upright; one for a video, since it is prepared for sizes and formats."""
 
     def __init__(self) -> None:
-        from av.video.reformatter import Interpolation, VideoReformatter
+        with needs("video", "videos", DataError):
+            from av.video.reformatter import Interpolation, VideoReformatter
 
         self._reformatter = VideoReformatter()
         # Without the full chroma scaling makes frames two grey levels darker; the others: alike on every processor.
@@ -116,8 +118,6 @@ class Scaler:
 
 def need_av() -> Any:
     """The module of PyAV, which only videos need; DataError where it is not installed."""
-    try:
+    with needs("video", "videos", DataError):
         import av
-    except ImportError as error:
-        raise DataError("videos need PyAV, which is missing; install it: pip install av==18.1.0") from error
     return av
