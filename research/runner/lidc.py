@@ -13,8 +13,8 @@ from pathlib import Path
 from fedmed.data.datalist import LABELLED_DATALIST
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.ct_find import find_volumes
-from fedmed.data.prepare.ct_inspect import inspect_all
-from fedmed.data.prepare.ct_site import fill_lists, prepared_volumes, require_usable, slice_spacing
+from fedmed.data.prepare.ct_inspect import inspect_all, slice_spacing
+from fedmed.data.prepare.ct_site import fill_lists, prepared_volumes, require_usable
 from fedmed.data.prepare.folder import DATALIST, staging_for
 from fedmed.data.prepare.pool import Track
 from fedmed.data.prepare.report import Rows, listed

@@ -13,7 +13,7 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZERS = (("tokenizer.json",), ("vocab.json", "merges.txt"))
 WHERE = (  # its place is not a setting of the site itself
     "in a federation 'words: {indicator_path: clip}' in the site's YAML, for one below the site's data folder; alone "
-    "'--indicator_path'"
+    "'--indicator_path'; `fedmed fetch-list STUDY` says what a study needs"
 )
 OTHERS = "or use 'indicator: file' with a vector made elsewhere, or random, onehot or gaussian, which need no files"
 
@@ -78,5 +78,8 @@ def _checked(folder: str | Path | None) -> Path:
     if missing:
         absent = "is a file and no folder" if root.is_file() else "does not exist"
         what = absent if not root.is_dir() else f"lacks {', '.join(missing)}"
-        raise BundleInputError(f"the folder {root} of the text encoder {what}; it needs {needed}; {OTHERS}")
+        raise BundleInputError(
+            f"the folder {root} of the text encoder {what}; it needs {needed} (`fedmed fetch-list STUDY` says where "
+            f"they are from); {OTHERS}"
+        )
     return root

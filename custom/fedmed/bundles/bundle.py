@@ -135,10 +135,6 @@ class Bundle:
         """Tensor of the model that is set to the labelled sites' mean ``val_temperature`` when it is kept, if any."""
         return self.federation.get("calibration")
 
-    def encoder_file(self, network: nn.Module) -> str | None:
-        """Description of a file from which the network's encoder can be filled; None if it cannot."""
-        return (self.federation.get("encoder") or {}).get(type(network).__name__)
-
     def _check_types(self) -> None:
         """YAML reads 1e-4 and a,b as texts; refuse them here rather than in every site's first step."""
         defaults = BundleParser.load_config_files([str(path) for path in self.files]) if self.overrides else {}

@@ -1,7 +1,6 @@
 """The global model's files: where it starts from, and where it is kept."""
 
 import logging
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -13,16 +12,16 @@ from torch import Tensor, nn
 from fedmed.aggregation.sharing import Patterns
 from fedmed.bundles.bundle_parser import initial_network, named_tensors
 from fedmed.bundles.contract import Use
+from fedmed.bundles.external_files import encoder_content
 from fedmed.data.structure import described
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import JobError, SharingError
-from fedmed.files import folders_of
 from fedmed.jobs.job import Job
+from fedmed.jobs.needed_files import find_model
 from fedmed.kinds.find_kind import check_bundle
 from fedmed.privacy.payload import kind
 
 log = logging.getLogger("fedmed.server")
-MODELS = "FEDMED_MODELS"  # another folder of checkpoints, for a single run
 MEAN_OF_PRIVATE = "mean_of_private_layers_{round}.pt"
 OTHER = "give one of this network, or leave the tensor out of what 'checkpoint_tensors' takes"
 LAST, BEST = "FL_global_model.pt", "best_FL_global_model.pt"
@@ -55,22 +54,12 @@ class ModelStore:
         said, known = study.structures, self.bundle.classes
         self.classes = described([one.name for one in known], said, known)
         self.classes_learnt = self.classes if kind.labelled or said else []
-        self.checkpoint = self._find("checkpoint", study.checkpoint) if study.checkpoint else None
+        self.checkpoint = find_model(self.bundle, "checkpoint", study.checkpoint) if study.checkpoint else None
         self.encoder, self._patterns = study.encoder, study.checkpoint_tensors or None
         try:
             self._chosen = Patterns((".*",) if self._patterns is None else self._patterns)
         except SharingError as error:
             raise JobError(f"'checkpoint_tensors': {error}") from error
-
-    def _find(self, what: str, name: str, content: str = "") -> Path:
-        folders = [*folders_of("models", MODELS), self.bundle.root / "models"]
-        if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
-            raise JobError(f"{what} {name!r} is not a plain file name; put the file into {folders[0]} and name it")
-        for folder in folders:
-            if (folder / name).is_file():
-                return folder / name
-        looked = " or ".join(map(str, folders))
-        raise JobError(f"{what} '{name}' is not in {looked}; put it there, at the server{content}")
 
     @cached_property
     def _start(self) -> tuple[nn.Module, list[str]]:
@@ -78,13 +67,13 @@ class ModelStore:
         network = initial_network(self.bundle.parser_without_site(device="cpu"), self.seed)
         if self.encoder is None:
             return network, []
-        if (content := self.bundle.encoder_file(network)) is None:
-            kind = type(network).__name__
+        kind = type(network).__name__
+        if (content := encoder_content(self.bundle, kind)) is None:
             raise JobError(
                 f"'encoder': bundle '{self.bundle.name}' fills no encoder of {kind} from a file; leave it out"
             )
         hint = f". It is {content}. Without 'encoder' in the study the network starts from random weights"
-        path = self._find("encoder", self.encoder, hint)
+        path = find_model(self.bundle, "encoder", self.encoder, hint)
         filled = initial_network(self.bundle.parser_without_site(device="cpu", encoder_checkpoint=str(path)), self.seed)
         before = network.state_dict()
         names = [name for name, tensor in filled.state_dict().items() if not torch.equal(tensor, before[name])]
