@@ -7,6 +7,7 @@ from typing import Any
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.errors import BundleError, JobError
+from fedmed.jobs.given_path import described, kind_of
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.study import Named, Study
@@ -114,6 +115,8 @@ def find_work(
             raise JobError(f"--overlay is for a bundle; the job {folder} names its overlays itself")
         return _of_job(folder, site, role, lists or {}, allowed)
     if folder.is_dir() or "/" in job:
+        if folder.exists() and kind_of(folder) != "other folder":
+            raise JobError(f"a study or a job folder is needed here: {described(folder)}")
         raise JobError(f"{folder} is not a job folder (meta.json is missing); give the folder that the study lead sent")
     try:
         bundle = Bundle(job, site_bundles=bundles)

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from fedmed.errors import JobError
+from fedmed.jobs.given_path import described, kind_of
 
 NVFLARE_ENTRIES = {"server", "startup", "local"}  # what NVFlare itself leaves when a job fails before it begins
 
@@ -22,6 +23,8 @@ def job_sites(job: Path) -> list[str]:
             raise JobError(f"{job.name} is a study now; run it by: fedmed simulate {shown(study)}")
         raise JobError(f"no job at {job}: the folder does not exist; give a folder of jobs/, such as jobs/covid_fssl")
     if not path.is_file():
+        if kind_of(job) != "other folder":
+            raise JobError(f"a study or a job folder is needed here: {described(job)}")
         raise JobError(f"{job} is not a job: meta.json is missing; give a folder of jobs/, such as jobs/covid_fssl")
     try:
         deployed = json.loads(path.read_text(encoding="utf-8"))["deploy_map"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from fedmed.errors import JobError
 from fedmed.files import read_json
 from fedmed.jobs import app_configs
+from fedmed.jobs.given_path import demand, described, kind_of
 from fedmed.jobs.job import STUDY, Job
 
 PLACE = Path("config") / STUDY  # in each app
@@ -22,8 +23,11 @@ def read_job(folder: Path, allowed: Collection[str] = ()) -> Job:
     """
     folder = Path(folder)
     if folder.is_file():
+        demand(folder, "study")
         return Job.parse(_read(folder), str(folder), allowed)
     if not (meta := folder / "meta.json").is_file():
+        if kind_of(folder) != "other folder":
+            raise JobError(f"a study or a job folder is needed here: {described(folder)}")
         raise JobError(f"{meta} is missing; is {folder} a job folder?")
     deploy = read_json(meta, JobError).get("deploy_map")
     if not isinstance(deploy, dict):
