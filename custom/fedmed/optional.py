@@ -44,14 +44,15 @@ def pip_line(extras: Iterable[str], packages: Iterable[str] = ()) -> str:
 def packages_of_extras() -> dict[str | None, frozenset[str]]:
     """Normalised names of the packages of each extra, and below None of those that FedMed always has.
 
-    Of a checkout, which may be newer than what pip noted of it, they are read from its ``pyproject.toml``.
+    Of a checkout, which may be newer than what pip noted of it, they are read from its ``pyproject.toml``, unless that
+    leaves them to the build.
     """
     project = CHECKOUT / "pyproject.toml"
     if project.is_file():
         content = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
-        if content.get("name") == NAME:
-            always = {None: content.get("dependencies", [])}
-            return {extra: _names(lines) for extra, lines in (always | content["optional-dependencies"]).items()}
+        if content.get("name") == NAME and "dependencies" not in content.get("dynamic", ()):
+            said = {None: content.get("dependencies", []), **content.get("optional-dependencies", {})}
+            return {extra: _names(lines) for extra, lines in said.items()}
     try:
         installed = distribution(NAME)
     except PackageNotFoundError:

@@ -17,8 +17,8 @@ from fedmed.settings.site import SiteConfig
 MODELS = "FEDMED_MODELS"  # another folder of checkpoints, for a single run
 SAYS_MORE = "`fedmed fetch-list STUDY` says where it is from"
 OWN_RUN = (
-    "a run of your own: FL_global_model.pt or best_FL_global_model.pt of an earlier job's result, or an exported "
-    "bundle's models/"
+    "a run of your own: FL_global_model.pt or best_FL_global_model.pt of an earlier job's result, or models/ of an "
+    "exported bundle; `fedmed simulate JOB --models RUN` takes it from a run"
 )
 NOT_LISTED = "the bundle lists no file of this name: whoever wrote the study says where it is from"
 
