@@ -76,6 +76,10 @@ class PrivacyError(FedMedError):
     """An answer goes beyond what the site's own settings allow to leave; it is not sent."""
 
 
+class FlareVersionError(FedMedError):
+    """The installed NVFlare lacks something that FedMed uses and NVFlare does not promise to keep."""
+
+
 class Aborted(FedMedError):
     """The job was aborted while a site was working."""
 

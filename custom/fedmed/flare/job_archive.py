@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, LargeZipFile, ZipFile, ZipInfo
 
-from nvflare.private.admin_defs import Message, error_reply
-from nvflare.private.defs import RequestHeader
-from nvflare.private.fed.client.admin import RequestProcessor
-
 from fedmed.errors import JobError
+from fedmed.flare.private_flare import (
+    Message,
+    RequestHeader,
+    RequestProcessor,
+    error_reply,
+)
 from fedmed.jobs.app_shape import check_shape
 
 META = "meta.json"

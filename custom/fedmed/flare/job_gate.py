@@ -17,12 +17,6 @@ from typing import Any
 from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.workspace import Workspace
 from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE
-from nvflare.private.admin_defs import Message, MsgHeader, ReturnCode, error_reply
-from nvflare.private.defs import ERROR_MSG_PREFIX, RequestHeader, TrainingTopic
-from nvflare.private.fed.client.admin import RequestProcessor
-from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
-from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
-from nvflare.private.fed.utils.app_deployer import AppDeployer
 
 from fedmed.errors import JobError, StateError
 from fedmed.flare.job_archive import WRONG_ID, KnownJobs, check_app, check_job, check_job_id, check_new, is_job_id
@@ -33,6 +27,19 @@ from fedmed.flare.job_description import (
     check_submitted,
     read_signatures,
     signatures_below,
+)
+from fedmed.flare.private_flare import (
+    ERROR_MSG_PREFIX,
+    AppDeployer,
+    ClientRequestProcessors,
+    JobMetaValidator,
+    Message,
+    MsgHeader,
+    RequestHeader,
+    RequestProcessor,
+    ReturnCode,
+    TrainingTopic,
+    error_reply,
 )
 
 log = logging.getLogger("fedmed.site")

@@ -11,11 +11,16 @@ from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_constant import AdminCommandNames
 from nvflare.apis.impl.job_def_manager import SimpleJobDefManager
 from nvflare.app_common.storages.filesystem_storage import FilesystemStorage
-from nvflare.private.admin_defs import Message, error_reply
-from nvflare.private.defs import SysCommandTopic, TrainingTopic
-from nvflare.private.fed.client.admin import RequestProcessor
-from nvflare.private.fed.client.admin_commands import AdminCommands
-from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+
+from fedmed.flare.private_flare import (
+    AdminCommands,
+    ClientRequestProcessors,
+    Message,
+    RequestProcessor,
+    SysCommandTopic,
+    TrainingTopic,
+    error_reply,
+)
 
 
 def _private_folder(folder: str) -> str:

@@ -21,10 +21,14 @@ from nvflare.fuel.f3.drivers.driver_params import DriverParams
 from nvflare.fuel.f3.sfm.conn_manager import ConnManager
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 from nvflare.fuel.f3.sfm.sfm_endpoint import SfmEndpoint
-from nvflare.private.defs import CellMessageHeaderKeys, JobFailureMsgKey
-from nvflare.private.fed.server.fed_server import FederatedServer
-from nvflare.private.fed.server.server_engine import ServerEngine
 
+from fedmed.flare.private_flare import (
+    JOB_PROCESS,
+    CellMessageHeaderKeys,
+    FederatedServer,
+    JobFailureMsgKey,
+    ServerEngine,
+)
 from fedmed.plain_text import in_terminal
 
 TIMES, SECONDS = 3, 150.0  # so often within so long
@@ -37,7 +41,6 @@ AT_SITE = (
     "another machine or as a copy, which the server's log says; stop all but one"
 )
 log = logging.getLogger("fedmed.server")
-JOB_PROCESS = "nvflare.private.fed.app.server.runner_process"
 ORPHAN_SECONDS = 10.0  # for a killed process to be gone
 LAST_WORD = 2.0  # seconds that NVFlare gives a job's process for its last message, after which it counts as ended
 STARTED_ANEW = "it has started anew and runs this job no longer"
