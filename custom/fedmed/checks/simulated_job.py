@@ -1,4 +1,4 @@
-"""Input of NVFlare's simulator: a job folder, the sites of a job, and a workspace that it may delete."""
+"""Input of NVFlare's simulator: a job folder, and the sites of a job."""
 
 import json
 import shutil
@@ -7,8 +7,6 @@ from pathlib import Path
 
 from fedmed.errors import JobError
 from fedmed.jobs.given_path import described, kind_of
-
-NVFLARE_ENTRIES = {"server", "startup", "local"}  # what NVFlare itself leaves when a job fails before it begins
 
 
 def job_sites(job: Path) -> list[str]:
@@ -60,37 +58,11 @@ def for_simulator(job: Path, scratch: Path) -> Path:
         job: job folder; one of a study with ``custom: false``, for real sites, lacks these folders.
         scratch: gets a copy of such a job, of the same name and with the same studies.
     """
-    from fedmed.jobs.app_configs import CUSTOM_README
-    from fedmed.jobs.job_folder import PLACE
+    from fedmed.jobs.job_folder import PLACE, add_custom
 
     if all(any((path.parents[1] / "custom").glob("*")) for path in job.glob(f"*/{PLACE}")):
         return job
     copy = Path(tempfile.mkdtemp(dir=scratch)) / job.name
     shutil.copytree(job, copy)
-    for path in copy.glob(f"*/{PLACE}"):
-        (path.parents[1] / "custom").mkdir(exist_ok=True)
-        (path.parents[1] / "custom" / "README.md").write_text(CUSTOM_README, encoding="utf-8")
+    add_custom(copy)
     return copy
-
-
-def check_workspace(workspace: Path, job: Path) -> None:
-    """Refuse a workspace that NVFlare, which deletes the folder at every start, must not delete."""
-    if " " in str(workspace):
-        raise JobError(f"the workspace {workspace} has a space in its path, which NVFlare's simulator cannot handle")
-    if job.is_relative_to(workspace) or Path.cwd().is_relative_to(workspace):
-        raise JobError(
-            f"the workspace {workspace} holds the job or the current folder and would be deleted; choose another"
-        )
-    if not workspace.exists():
-        return
-    if not workspace.is_dir():
-        raise JobError(f"the workspace {workspace} is a file; choose another with --workspace")
-    from fedmed.reports.run import JOB_FOLDER
-
-    entries = {entry.name for entry in workspace.iterdir()}
-    earlier_run = (workspace / "server" / JOB_FOLDER.parts[0]).is_dir()
-    if entries and not earlier_run and not ("server" in entries and entries <= NVFLARE_ENTRIES):
-        raise JobError(
-            f"the workspace {workspace} is not empty and not an earlier run (server/{JOB_FOLDER.parts[0]} is missing); "
-            "NVFlare would delete it; choose another with --workspace"
-        )

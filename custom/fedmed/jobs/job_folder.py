@@ -68,6 +68,13 @@ def write_job(job: Job, folder: Path, replace: bool = False) -> Path:
     return Path(folder)
 
 
+def add_custom(folder: Path) -> None:
+    """Give each app of a job folder a ``custom/``, without which NVFlare's simulator loads no class of FedMed's."""
+    for path in folder.glob(f"*/{PLACE}"):
+        (path.parents[1] / "custom").mkdir(exist_ok=True)
+        (path.parents[1] / "custom" / "README.md").write_text(app_configs.CUSTOM_README, encoding="utf-8")
+
+
 @contextmanager
 def whole_folder(folder: Path, replace: bool) -> Iterator[Path]:
     """Give a path to write a job folder at; it gets its place when all is written, or nothing stays.

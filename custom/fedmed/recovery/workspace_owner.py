@@ -1,4 +1,4 @@
-"""A workspace belongs to one simulation at a time."""
+"""Workspaces of simulations: each belongs to one at a time, and NVFlare may delete it."""
 
 import fcntl
 import os
@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedmed.errors import JobError
+
+NVFLARE_ENTRIES = {"server", "startup", "local"}  # what NVFlare itself leaves when a job fails before it begins
 
 
 @contextmanager
@@ -28,7 +30,7 @@ def owned(workspace: Path) -> Iterator[int]:
         except BlockingIOError as error:
             owner = os.pread(lock, 32, 0).decode(errors="replace").strip() or "?"
             raise JobError(
-                f"{workspace} is in use by process {owner}; wait for its end, stop it, or choose another --workspace"
+                f"{workspace} is in use by process {owner}; wait for its end, stop it, or choose another workspace"
             ) from error
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
@@ -36,3 +38,26 @@ def owned(workspace: Path) -> Iterator[int]:
         path.unlink(missing_ok=True)
     finally:
         os.close(lock)
+
+
+def check_workspace(workspace: Path, job: Path) -> None:
+    """Refuse a workspace that NVFlare, which deletes the folder at every start, must not delete."""
+    if " " in str(workspace):
+        raise JobError(f"the workspace {workspace} has a space in its path, which NVFlare's simulator cannot handle")
+    if job.is_relative_to(workspace) or Path.cwd().is_relative_to(workspace):
+        raise JobError(
+            f"the workspace {workspace} holds the job or the current folder and would be deleted; choose another"
+        )
+    if not workspace.exists():
+        return
+    if not workspace.is_dir():
+        raise JobError(f"the workspace {workspace} is a file; choose another")
+    from fedmed.recovery.interrupted_workspace import RUN
+
+    entries = {entry.name for entry in workspace.iterdir()}
+    earlier_run = (workspace / "server" / RUN).is_dir()
+    if entries and not earlier_run and not ("server" in entries and entries <= NVFLARE_ENTRIES):
+        raise JobError(
+            f"the workspace {workspace} is not empty and not an earlier run (server/{RUN} is missing); "
+            "NVFlare would delete it; choose another"
+        )

@@ -5,10 +5,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from fedmed.checks.simulated_job import check_workspace, job_sites, packaged
+from fedmed.checks.simulated_job import job_sites, packaged
 from fedmed.errors import JobError
 from fedmed.methods.control_kinds import ADAPTED, FOLDERS, LEFT_OUT, SUFFIXES
-from fedmed.recovery.workspace_owner import owned
+from fedmed.recovery.workspace_owner import check_workspace, owned
 from fedmed.simulation.one_run import RunOptions, report, simulate_one
 
 
