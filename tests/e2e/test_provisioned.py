@@ -13,13 +13,16 @@ import pytest
 import torch
 from nvflare.fuel.flare_api.api_spec import AuthorizationError, NoConnection
 from nvflare.fuel.flare_api.flare_api import new_secure_session
+from nvflare.recipe import ProdEnv
 
 from fedmed.bundles.infer import infer_image
 from fedmed.durable_files import load_tensors
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
+from fedmed.flare.recipe import FedMedRecipe
 from fedmed.reports.run import read_run
 from fedmed_demo import demo_site
+from tests.e2e.runs import same
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16], "pixdim": [8.0, 8.0, 16.0]}
@@ -73,6 +76,14 @@ def test_the_model_is_that_of_the_simulator(study, tmp_path, tiny_site_configs):
     real = load_tensors(study.result / "workspace" / "app_server" / "FL_global_model.pt")["model"]
     loop = load_tensors(tmp_path / "server" / "simulate_job" / "app_server" / "FL_global_model.pt")["model"]
     assert real.keys() == loop.keys() and all(torch.equal(real[name], loop[name]) for name in loop)
+
+
+@pytest.mark.slow
+def test_a_recipe_in_prod_env_gives_the_same_model(study, whole):
+    env = ProdEnv(str(whole.kit("lead")), login_timeout=60, username=whole.user("lead"))
+    result = Path(FedMedRecipe(study.job).execute(env).get_result(timeout=1800))
+    models = (load_tensors(one / "workspace" / "app_server" / "FL_global_model.pt") for one in (result, study.result))
+    assert result != study.result and same(*(one["model"] for one in models))
 
 
 def test_the_result_becomes_a_bundle_that_predicts_and_a_report(study, fedmed_home, tmp_path):

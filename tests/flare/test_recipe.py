@@ -1,7 +1,10 @@
 """A study as NVFlare's recipe: every environment gets the same job folder, and a run equals the in-process loop."""
 
+import re
+import shutil
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -16,6 +19,8 @@ from tests.e2e.runs import model, same
 
 SPEC = {"rounds": 2, "steps": 2, "evaluate": False, "select": "last"}
 SITES = ["lap_hei1", "lap_hei2"]
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipe.md"
+SIM, POC, PROD = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
 @pytest.fixture
@@ -24,17 +29,45 @@ def folder(write_tiny_tools_job, tmp_path):
     return write_tiny_tools_job(tmp_path / "jobs", **SPEC)
 
 
+@pytest.fixture
+def as_shown(write_tiny_tools_job, tmp_path, monkeypatch):
+    """Return a function that does what docs/recipe.md shows with the study of a job without custom/: its variables."""
+    job = write_tiny_tools_job(tmp_path / "made", custom=False, **SPEC)
+    shutil.copy(job / "app_server/config/study.yaml", tmp_path / "my_study.yaml")
+    monkeypatch.chdir(tmp_path)
+
+    def do(block):
+        variables = {"job": job}
+        exec(block, variables)
+        return variables
+
+    return do
+
+
 def content(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_simulation_equals_the_loop(write_tiny_tools_job, tmp_path):
-    """Of a study's YAML, whose job has no custom/, as no simulator would run it."""
-    folder = write_tiny_tools_job(tmp_path / "jobs", custom=False, **SPEC)
-    recipe = FedMedRecipe(folder / "app_server/config/study.yaml")
-    result = recipe.execute(SimEnv(clients=recipe.sites, workspace_root=str(tmp_path / "ws"))).get_result()
-    run_job(folder, tmp_path / "loop")
-    assert result == str(tmp_path / "ws/tools") and same(model(tmp_path / "ws/tools"), model(tmp_path / "loop"))
+def test_a_simulation_equals_the_loop(as_shown, tmp_path):
+    shown = as_shown(SIM)
+    run_job(shown["job"], tmp_path / "loop")
+    assert shown["run"].get_result() == "runs/tools" and same(model(tmp_path / "runs/tools"), model(tmp_path / "loop"))
+
+
+@pytest.mark.slow
+def test_a_proof_of_concept_equals_the_loop(as_shown, tmp_path, monkeypatch):
+    """With the services that NVFlare starts on this machine, and kits of its own."""
+    with socket.socket() as probe:
+        if not probe.connect_ex(("127.0.0.1", 8002)):
+            pytest.skip("port 8002, which NVFlare's proof of concept listens to, is in use")
+    monkeypatch.setenv("NVFLARE_POC_WORKSPACE", str(tmp_path / "poc"))
+    try:
+        shown = as_shown(POC)
+        real = load_tensors(Path(shown["run"].get_result()) / "workspace/app_server/FL_global_model.pt")["model"]
+    finally:
+        PocEnv(clients=SITES).stop(clean_up=True)
+    run_job(shown["job"], tmp_path / "loop")
+    assert same(real, model(tmp_path / "loop")) and not (tmp_path / "poc").exists()
 
 
 def values(folder):
@@ -50,24 +83,6 @@ def test_its_folder_is_the_job_folder_byte_for_byte(study, folder, tmp_path):
     assert [path.name for path in (tmp_path / "exported").iterdir()] == ["tools"]
 
 
-@pytest.mark.slow
-def test_a_proof_of_concept_equals_the_loop(write_tiny_tools_job, tmp_path, monkeypatch):
-    """With the services that NVFlare starts on this machine, and kits of its own."""
-    with socket.socket() as probe:
-        if not probe.connect_ex(("127.0.0.1", 8002)):
-            pytest.skip("port 8002, which NVFlare's proof of concept listens to, is in use")
-    monkeypatch.setenv("NVFLARE_POC_WORKSPACE", str(tmp_path / "poc"))
-    folder = write_tiny_tools_job(tmp_path / "jobs", custom=False, **SPEC)
-    env = PocEnv(clients=SITES)
-    try:
-        result = FedMedRecipe(folder).execute(env).get_result(timeout=1800, clean_up=False)
-        real = load_tensors(Path(result) / "workspace/app_server/FL_global_model.pt")["model"]
-    finally:
-        env.stop(clean_up=True)
-    run_job(folder, tmp_path / "loop")
-    assert same(real, model(tmp_path / "loop")) and not (tmp_path / "poc").exists()
-
-
 def test_a_folder_travels_with_the_state_of_the_run_that_it_resumes(folder, tmp_path):
     (folder / "app_server/resume").mkdir()
     (folder / "app_server/resume/rounds.jsonl").write_text("{}\n")
@@ -75,24 +90,19 @@ def test_a_folder_travels_with_the_state_of_the_run_that_it_resumes(folder, tmp_
     assert content(tmp_path / "exported/tools") == content(folder)
 
 
-def test_a_federation_gets_the_job_folder(folder, tmp_path, monkeypatch):
-    """Its session is a stub here; tests/e2e has a real federation."""
+def test_a_federation_gets_the_job_folder(as_shown, tmp_path, monkeypatch):
+    """Its session is a stub here; tests/e2e/test_provisioned.py has a real one."""
     submitted = {}
 
-    class Session:
-        def __init__(self, **_):
-            pass
+    def submit_job(path):
+        submitted.update(content(Path(path)))
+        return "the id"
 
-        def submit_job(self, path):
-            submitted.update(content(Path(path)))
-            return "the id"
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(session_mgr, "new_secure_session", Session)
-    run = FedMedRecipe(folder).execute(ProdEnv(str(tmp_path), username="lead@example.org"))
-    assert run.get_job_id() == "the id" and submitted == content(folder)
+    session = SimpleNamespace(submit_job=submit_job, close=lambda: None)
+    monkeypatch.setattr(session_mgr, "new_secure_session", lambda **_: session)
+    (tmp_path / "kits/lead@example.org").mkdir(parents=True)
+    shown = as_shown(PROD)
+    assert shown["run"].get_job_id() == "the id" and submitted == content(shown["job"])
 
 
 @pytest.mark.parametrize(
