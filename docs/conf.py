@@ -11,7 +11,7 @@ sys.path[:0] = [str(CHECKOUT / "custom"), str(CHECKOUT / "docs" / "_extensions")
 
 project = "FedMed"
 author = "the authors of FedMed"
-extensions = ["myst_parser"]
+extensions = ["generated_text", "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
 root_doc = "docs/index"
 include_patterns = [
@@ -23,6 +23,12 @@ exclude_patterns = [path.name for path in CHECKOUT.iterdir() if path.name not in
 exclude_patterns = [name for name in exclude_patterns if not name.endswith(".md")] + ["docs/_build"]
 
 myst_heading_anchors = 4  # named as the repository's host names them
+autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+napoleon_numpy_docstring = False
+
 html_theme = "furo"
 html_title = "FedMed"
 html_static_path = ["_static"]
