@@ -23,16 +23,18 @@ exclude_patterns = [path.name for path in CHECKOUT.iterdir() if path.name not in
 exclude_patterns = [name for name in exclude_patterns if not name.endswith(".md")] + ["docs/_build"]
 
 myst_heading_anchors = 4  # named as the repository's host names them
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # one list, not a heading for each attribute
 
 html_theme = "furo"
 html_title = "FedMed"
 html_static_path = ["_static"]
 html_css_files = ["fedmed.css"]
 html_extra_path = ["_extra"]  # leads from the first address to docs/index.html
+html_show_copyright = False  # LICENSE says it
 html_show_sourcelink = False
 html_copy_source = False

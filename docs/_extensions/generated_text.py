@@ -1,7 +1,7 @@
 """Parts of pages that are made of the code: comments in Markdown, which give way to text when the pages are built.
 
 <!-- keys of fedmed.settings.site_file.SiteFile -->
-<!-- commands of fedmed.command_line -->
+<!-- commands of fedmed.commands.command_line -->
 """
 
 import re
@@ -29,7 +29,7 @@ def _text(what: str, name: str) -> str:
     if what == "keys":
         module, _, model = name.rpartition(".")
         return model_tables(getattr(import_module(module), model))
-    if find_spec(name) is None:  # until the command is there
+    if find_spec(name.rpartition(".")[0]) is None:  # until the command is there
         return ""
     from typer.main import get_command
 

@@ -1,0 +1,143 @@
+"""Code that pages show is right: YAML for its model, Python by its imports, commands by their own parsers.
+
+Nothing is run. A block of another kind says so in a comment before it: ``<!-- not run: reason -->``.
+"""
+
+import ast
+import json
+import re
+import shlex
+from configparser import ConfigParser
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import groupby
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+import yaml
+
+from fedmed.errors import FedMedError
+from fedmed.jobs.study import Study
+from fedmed.settings.server import ServerFile
+from fedmed.settings.site import parse_site
+from fedmed.settings.site_file import SiteFile
+from fedmed.settings.yaml_model import Document, check_model
+from research.runner.experiment_table import TableYaml
+
+CHECKOUT = Path(__file__).parents[1]
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md", "bundles/*/docs/*.md", "research/results/*.md")
+BLOCK = re.compile(r"(?ms)^( *<!-- not run: \w[^\n]* -->\n+)?^( *)```([^\n]*)\n(.*?)\n *```$")
+# What a block that shows some keys of a file leaves out.
+STUDY = {"name": "study", "bundle": "covid_ct_segmentation", "method": {"path": "fedmed.methods.method.Method"}}
+STUDY |= {"sites": {"site_1": "supervised"}, "rounds": 1, "steps": 1}
+TABLE = {"title": "table", "data": "demo", "seeds": [0], "chain": {"training": {}}, "arms": {"a": {"x": 1}}}
+TABLE |= {"scores": {"dice": {}}, "layout": {}}
+LEFT_OUT = {SiteFile: {}, ServerFile: {}, Study: STUDY, TableYaml: TABLE}
+# Programs that are not FedMed's: what they take is said by their own pages.
+OTHERS = {"cd", "cp", "curl", "export", "ffmpeg", "gpg", "grep", "nvflare", "printf", "source", "ssh", "tail", "tar"}
+OTHERS |= {"tensorboard"}
+
+
+def blocks() -> list[Any]:
+    result = []
+    for page in sorted({page for pattern in PAGES for page in CHECKOUT.glob(pattern)}):
+        text = page.read_text(encoding="utf-8")
+        for found in BLOCK.finditer(text):
+            line = text.count("\n", 0, found.start(4))
+            name = f"{page.relative_to(CHECKOUT)}:{line}"
+            if not found[1] and not found[3].startswith("{"):  # that is Sphinx's own
+                result.append(pytest.param(found[3], dedent(found[2] + found[4]), id=name))
+    return result
+
+
+def check_yaml(text: str, folder: Path) -> None:
+    """A key that comes again is another choice: each is tried with all other keys."""
+    entries = [yaml.safe_load(part) or {} for part in re.split(r"(?m)^(?=[\w-]+:)", text)]
+    together = {key: value for entry in entries for key, value in entry.items()}
+    model = next((model for model in LEFT_OUT if set(together) <= set(model.model_fields)), None)
+    assert model, f"{sorted(together)} are not keys of one file of FedMed"
+    for entry in entries:
+        values = LEFT_OUT[model] | together | entry
+        if "data_root" in model.model_fields:  # what a page shows does not exist here
+            parse_site("site_1", values | {"data_root": str(folder)}, folder / "site_1.yaml")
+        else:
+            check_model(Document("this block", values), model, error=FedMedError)
+    for module, name in re.findall(r"\bpath: ([\w.]+)\.(\w+)", text):
+        assert hasattr(import_module(module), name), f"{module}.{name}"
+
+
+def check_python(text: str, folder: Path) -> None:
+    for node in ast.walk(ast.parse(text)):
+        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+            assert hasattr(import_module(node.module), alias.name), f"{node.module}.{alias.name}"
+
+
+def check_bash(text: str, folder: Path) -> None:
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.shlex(line, punctuation_chars="();&|>", posix=True)
+        words.whitespace_split = True
+        # What a command's output is written to is not an argument of it.
+        kept = re.sub(r"\n[&>]*>[&>]*\n[^\n]*", "", "\n".join(words)).split("\n")
+        for operator, command in groupby(kept, lambda word: set(word) <= set("();&|")):
+            if not operator:
+                check_command(list(command))
+
+
+def check_command(words: list[str]) -> None:
+    while words and re.match(r"\w+=", words[0]):
+        words = words[1:]
+    if not words or words[0] in OTHERS or words[:3] == ["python", "-m", "monai.bundle"]:
+        return
+    if words[0] == "fedmed":
+        parses(words)
+        return
+    program = words[1] if words[0] == "python" else words[0]
+    path = CHECKOUT / program.removeprefix("FEDMED/")
+    assert path.is_file(), f"{program} is no file of the checkout, and not named among OTHERS"
+
+
+def parses(words: list[str]) -> None:
+    """Let the parser of a ``fedmed`` command read the words after it, and run nothing.
+
+    Raises:
+        Exception: of Typer: no such command, option or choice; an argument that is missing, or is one too many.
+    """
+    if find_spec("fedmed.commands") is None:  # until the command is there
+        return
+    from typer.main import get_command
+
+    command, context, (name, *rest) = get_command(import_module("fedmed.commands.command_line").app), None, words
+    while hasattr(command, "commands"):
+        context = command.context_class(command, info_name=name, parent=context)
+        name, command, rest = command.resolve_command(context, rest)
+    command.make_context(name, rest, parent=context)
+
+
+def check_ini(text: str, folder: Path) -> None:
+    ConfigParser(strict=False).read_string(text)
+
+
+def check_json(text: str, folder: Path) -> None:
+    json.loads(text)
+
+
+def check_nothing(text: str, folder: Path) -> None:
+    """A text that is no code."""
+
+
+CHECKS = {
+    "yaml": check_yaml,
+    "python": check_python,
+    "json": check_json,
+    "bash": check_bash,
+    "ini": check_ini,
+    "text": check_nothing,
+}
+
+
+@pytest.mark.parametrize(("language", "text"), blocks())
+def test_a_block_is_right(language, text, tmp_path):
+    assert language in CHECKS, f"say what the block is ({', '.join(CHECKS)}), or why it is not run"
+    CHECKS[language](text, tmp_path)
