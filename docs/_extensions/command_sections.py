@@ -25,13 +25,21 @@ def _sections(command: Any, context: Any, level: int) -> Iterator[str]:
     yield f"{'#' * level} `{context.command_path}`"
     yield f"```text\n{' '.join([context.command_path, *command.collect_usage_pieces(context)])}\n```"
     if command.help:
-        yield literal(inspect.cleandoc(command.help).replace("\b\n", "").split("\f")[0])
+        paragraphs = inspect.cleandoc(command.help).split("\f")[0].replace("\b\n", "").split("\n\n")
+        yield "\n\n".join(_paragraph(lines, context.command_path) for lines in paragraphs)
     if rows := list(_rows(command, context)):
         yield table(("Argument or option", "Meaning"), rows)
     for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
         below = command.get_command(context, name)
         if not below.hidden:
             yield from _sections(below, command.context_class(below, info_name=name, parent=context), level + 1)
+
+
+def _paragraph(text: str, command: str) -> str:
+    """Return a paragraph; one of commands is code."""
+    if all(line.startswith(command) for line in text.splitlines()):
+        return f"```bash\n{text}\n```"
+    return literal(text)
 
 
 def _rows(command: Any, context: Any) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from markdown_text import one_line, table
 from pydantic import BaseModel
 
 Schema = Mapping[str, Any]
-BOUNDS = {"minimum": "≥ ", "exclusiveMinimum": "> ", "maximum": "≤ ", "exclusiveMaximum": "< "}
+BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 NAMES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "empty"}
 
 
@@ -31,8 +31,6 @@ def type_text(schema: Schema) -> str:
         return " or ".join(dict.fromkeys(type_text(each) for each in choices if each.get("type") != "null"))
     if "enum" in schema:
         return _or([f"`{value}`" for value in schema["enum"]])
-    if "const" in schema:
-        return f"`{schema['const']}`"
     kind = schema.get("type")
     if kind == "array":
         return f"list of: {type_text(schema.get('items', {}))}"
@@ -40,8 +38,14 @@ def type_text(schema: Schema) -> str:
         return _mapping(schema)
     if schema.get("format") == "path":
         return "path"
-    bounds = ", ".join(sign + f"{schema[key]:,.12g}".replace(",", " ") for key, sign in BOUNDS.items() if key in schema)
-    return NAMES.get(str(kind), "any value") + (f" {bounds}" if bounds else "")
+    return NAMES.get(str(kind), "any value") + _bounds(schema)
+
+
+def _bounds(schema: Schema) -> str:
+    said = {sign: f"{schema[key]:,.12g}".replace(",", "\u202f") for key, sign in BOUNDS.items() if key in schema}
+    if set(said) == {"≥", "≤"}:
+        return f", {said['≥']} to {said['≤']}"
+    return "".join(f", {sign}\u00a0{number}" for sign, number in said.items())
 
 
 def _mapping(schema: Schema) -> str:
@@ -57,17 +61,11 @@ def _or(choices: Sequence[str]) -> str:
 
 def _table(schema: Schema) -> str:
     needed = schema.get("required", ())
-    fields = schema.get("properties", {}).items()
-    rows = (
-        (
-            f"`{key}`",
-            type_text(field),
-            "*needed*" if key in needed else _default(field),
-            one_line(field.get("description", "")),
-        )
-        for key, field in fields
-    )
-    return table(("Key", "What it may be", "Default", "Meaning"), rows)
+    rows = []
+    for key, field in schema.get("properties", {}).items():
+        default = "*needed*" if key in needed else _default(field)
+        rows.append((f"`{key}`", one_line(field.get("description", "")), type_text(field), default))
+    return table(("Key", "Meaning", "What it may be", "Default"), rows)
 
 
 def _default(field: Schema) -> str:
