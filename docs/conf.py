@@ -22,6 +22,7 @@ include_patterns = [
 exclude_patterns = [path.name for path in CHECKOUT.iterdir() if path.name not in ("docs", "bundles", "research")]
 exclude_patterns = [name for name in exclude_patterns if not name.endswith(".md")] + ["docs/_build"]
 
+smartquotes = False  # --out stays two hyphens
 myst_heading_anchors = 4  # named as the repository's host names them
 autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"

@@ -70,4 +70,4 @@ def _table(schema: Schema) -> str:
 
 def _default(field: Schema) -> str:
     value = field.get("default")
-    return "" if value in (None, "") else f"`{json.dumps(value, ensure_ascii=False)}`"
+    return "" if value in (None, "") or "$ref" in field else f"`{json.dumps(value, ensure_ascii=False)}`"
