@@ -1,10 +1,12 @@
 """Links of the documentation lead somewhere, and the first page is short."""
 
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 CHECKOUT = Path(__file__).parents[1]
 FOLDERS = ("docs", "bundles", "examples", "site_configs", "benchmarks")
@@ -40,3 +42,9 @@ def test_the_first_page_is_short():
     text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     assert len(text.split()) <= 900
     assert text.index("scripts/demo.sh") < 1200, "the first command is on the first screen"
+
+
+def test_the_citation_names_the_version_of_the_package():
+    citation = yaml.safe_load((CHECKOUT / "CITATION.cff").read_text(encoding="utf-8"))
+    package = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (citation["version"], citation["license"]) == (package["version"], package["license"])
