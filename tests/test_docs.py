@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 CHECKOUT = Path(__file__).parents[1]
-FOLDERS = ("docs", "bundles", "examples", "site_configs", "benchmarks")
+FOLDERS = ("docs", "bundles", "containers", "examples", "site_configs", "benchmarks")
 PAGES = sorted({*CHECKOUT.glob("*.md"), *(page for folder in FOLDERS for page in (CHECKOUT / folder).rglob("*.md"))})
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
