@@ -30,9 +30,9 @@ ROLES = {"supervised": "with labels", "unsupervised": "without", "evaluate": "on
 HEAD = """\
 # All jobs and studies
 
-A folder of `jobs/` is a job of NVIDIA FLARE: run it with `scripts/simulate.py jobs/NAME` or `nvflare simulator
-jobs/NAME`. A file of `studies/` is the study alone: `scripts/simulate.py studies/NAME.yaml` runs it, as it runs your
-own, and `scripts/package_job.py studies/NAME.yaml JOB` writes the job folder. Those that end in `_paper` have the
+A folder of `jobs/` is a job of NVIDIA FLARE: run it with `fedmed simulate jobs/NAME` or `nvflare simulator
+jobs/NAME`. A file of `studies/` is the study alone: `fedmed simulate studies/NAME.yaml` runs it, as it runs your
+own, and `fedmed study package studies/NAME.yaml JOB` writes the job folder. Those that end in `_paper` have the
 published network and schedule and need a GPU; the others end on two CPU cores in minutes, on synthetic hospitals. What
 each is stands in its first lines; [methods](methods/) and [algorithms](algorithms.md) say more.
 `scripts/write_docs.py` writes this page.

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = ("scripts/setup.sh", "scripts/lint.sh", "scripts/test.sh", "scripts/demo.sh", ".ci/run")
+SCRIPTS = ("scripts/setup.sh", "scripts/lint.sh", "scripts/docs.sh", "scripts/test.sh", "scripts/demo.sh", ".ci/run")
 PLATFORM = f"{sys.platform}-{platform.machine()}".lower()
 PYTHON = f"""#!/usr/bin/env bash
 case "$*" in
-"-m venv"*) mkdir -p .venv/bin && touch .venv/pyvenv.cfg && cp "$0" .venv/bin/python && cp "$0" .venv/bin/pip ;;
+"-m venv"*) b=${{@: -1}}/bin && mkdir -p "$b" && touch "$b/../pyvenv.cfg" && cp "$0" "$b/python" && cp "$0" "$b/pip" ;;
+"-c import sysconfig"*) echo packages && mkdir -p packages ;;
+"-m sphinx"*) exit "${{DOCS_EXIT:-0}}" ;;
 "-m pip"*) echo "$*" >>calls && cat pip_says 2>/dev/null; sleep "${{PIP_SECONDS:-0}}" && exit "${{PIP_EXIT:-0}}" ;;
 "-m ruff"* | "-m mypy"* | locks/dependencies.py*) echo "$*" >>calls && [[ "$*" != "${{LINT_FAILS:-nothing}}" ]] ;;
 "-m pytest"* | *fedmed*) echo "$*" >>calls && echo "threads $OMP_NUM_THREADS" >>calls && exit "${{TESTS_EXIT:-0}}" ;;
@@ -37,6 +39,8 @@ def checkout(tmp_path):
     (root / "locks").mkdir()
     shutil.copy2(ROOT / "locks" / "install.sh", root / "locks")
     (root / "requirements.txt").write_text("numpy\n")
+    (root / "docs").mkdir()
+    (root / "docs" / "requirements.txt").write_text("sphinx\n")
     (root / "pyproject.toml").write_text("[project]\n")
     python = tmp_path / "a python"
     python.write_text(PYTHON)
@@ -210,7 +214,8 @@ LINT = ["-m ruff check .", "-m ruff format --check .", "-m mypy", "locks/depende
 def test_tests_run_without_the_slow_ones(checkout, script, before):
     (checkout / "tests" / "losses").mkdir(parents=True, exist_ok=True)
     assert run(checkout, script, "tests/losses", "-x", OMP_NUM_THREADS="3").returncode == 0
-    assert calls(checkout)[1:] == [*before, "-m pytest -m not slow tests/losses -x", "threads 3"]
+    made = [call for call in calls(checkout)[1:] if "docs/requirements.txt" not in call]
+    assert made == [*before, "-m pytest -m not slow tests/losses -x", "threads 3"]
 
 
 @pytest.mark.parametrize("check", LINT)
@@ -224,6 +229,7 @@ def test_one_failed_check_fails_lint_after_all_have_run_and_ci_after_the_tests(c
 
 def test_a_failed_test_fails_ci(checkout):
     assert run(checkout, ".ci/run", TESTS_EXIT="3").returncode == 3
+    assert run(checkout, ".ci/run", DOCS_EXIT="2").returncode == 2
 
 
 def test_all_adds_the_slow_ones(checkout):
@@ -245,14 +251,14 @@ def test_the_demo_simulates_the_job_and_passes_arguments_on(checkout):
     assert calls(checkout)[1] == "-m fedmed demo --threads 2"
 
 
-@pytest.mark.parametrize("script", ["scripts/lint.sh", "scripts/test.sh", "scripts/demo.sh", "scripts/setup.sh"])
+@pytest.mark.parametrize("script", [script for script in SCRIPTS if script != ".ci/run"])
 def test_help_sets_nothing_up(checkout, script):
     result = run(checkout, script, "--help")
     assert script in result.stdout and result.returncode == 0
     assert not (checkout / ".venv").exists()
 
 
-@pytest.mark.parametrize("script", ["scripts/lint.sh", "scripts/test.sh", "scripts/demo.sh", ".ci/run"])
+@pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "scripts/setup.sh"])
 def test_nothing_runs_when_the_setup_fails(checkout, script):
     assert run(checkout, script, PIP_EXIT="1").returncode == 1
     assert len(calls(checkout)) == 1
