@@ -6,7 +6,7 @@ import os
 from fedmed.light_imports import keep_imports_light
 from fedmed.log_records import write_plain_records
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # A notebook names its own backend to every program that it starts; where that is not installed, matplotlib fails.
 _module = os.environ.get("MPLBACKEND", "").partition("module://")[2].split(".")[0]

@@ -12,6 +12,7 @@ from fedmed.commands import (
     adapt,
     demo,
     export,
+    fetch_list,
     infer,
     label,
     prepare,
@@ -50,6 +51,7 @@ def _app() -> typer.Typer:
     add(panel="A study")(simulate.simulate)
     add(panel="A study")(provision.provision)
     add("add-site", panel="A study")(provision.add_site)
+    add("fetch-list", panel="A study")(fetch_list.fetch_list)
     for work in (report.report, export.export, adapt.adapt, infer.infer):
         add(panel="A trained model")(work)
     app.add_typer(label.app, name="label", rich_help_panel="A trained model")

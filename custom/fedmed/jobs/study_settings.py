@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from fedmed.errors import JobError
+from fedmed.jobs.given_path import demand
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.named_job import named_job
 from fedmed.jobs.study_text import changed_text
@@ -22,8 +23,7 @@ def text_of(path: Path, allowed: Sequence[str] = ()) -> str:
     path = named_job(path)
     if path.is_dir():
         return read_job(path, allowed).text
-    if path.name == "meta.json":
-        raise JobError(f"{path} is a file of a job, not a study; give the job's folder, {path.parent}")
+    demand(path, "study")
     try:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:

@@ -4,6 +4,8 @@ from collections import Counter
 from typing import Any
 
 from fedmed.jobs.job import Job
+from fedmed.jobs.needed_extras import extras_line
+from fedmed.jobs.needed_files import needed_files
 
 ROLES = {"supervised": "with labels", "unsupervised": "without labels", "evaluate": "only scored"}
 
@@ -21,6 +23,9 @@ def summary(job: Job) -> dict[str, Any]:
         "steps": study.steps,
         "epochs": study.epochs,
         "allowed_extras": sorted({*job.exchange.names, *job.method.with_update(needed=True)}),
+        "install": extras_line(job),
+        "missing_here": extras_line(job, only_missing=True),
+        "files": [one.name for one in needed_files(job)],
     }
 
 
@@ -28,15 +33,19 @@ def summary_lines(told: dict[str, Any]) -> list[str]:
     """The same as sentences."""
     counts = Counter(told["sites"].values())
     sites = ", ".join(f"{counts[role]} {words}" for role, words in ROLES.items() if counts[role])
-    length = f"{told['steps']} steps" if told["steps"] else f"{told['epochs']:g} epochs"
+    length = f"{told['steps']} steps" if told["steps"] else f"{told['epochs']:g} epoch{'s' * (told['epochs'] != 1)}"
     lines = [
         f"{told['name']}: a sound study",
         f"  method    {told['method']}" + (f", with {told['algorithm']}" if told["algorithm"] else ""),
         f"  bundle    {told['bundle']}",
         f"  sites     {sites}: {', '.join(told['sites'])}",
-        f"  length    {told['rounds']} rounds of {length}",
+        f"  length    {told["rounds"]} rounds of {length}",
     ]
     if names := told["allowed_extras"]:
         lines.append(f"  beside the model it asks for {', '.join(names)}; a site lets them go by")
         lines.append(f"    privacy: {{allowed_extras: [{', '.join(names)}]}}")
+    if told["install"]:
+        lines.append(f"  install   {told['install']}" + ("" if told["missing_here"] else "; all of it is here"))
+    if told["files"]:
+        lines.append(f"  files     {', '.join(told['files'])}: fedmed fetch-list says where they are from and belong")
     return lines
