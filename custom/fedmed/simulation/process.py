@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.live import Live
 
 from fedmed.errors import FedMedError
+from fedmed.flare.private_flare import SIMULATED_SITE
 from fedmed.recovery.ends_with_parent import end_marked, marked
 
 if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load
     from fedmed.reports.live import Follower
 
-WORKER = "nvflare.private.fed.app.simulator.simulator_worker"  # the module that a site's process runs
 POLL_INTERVAL = 2.0  # seconds between two looks at the sites' processes
 KILL_GRACE = 8.0  # seconds between asking the simulator to stop and killing it
 
@@ -27,7 +27,7 @@ def nvflare() -> Path:
     """NVFlare's program, in the environment that runs this script."""
     program = Path(sys.executable).parent / "nvflare"
     if not program.is_file():
-        raise FedMedError(f"NVFlare is missing: {program} does not exist; run scripts/setup.sh and use its .venv")
+        raise FedMedError(f"NVFlare is missing: {program} does not exist; install it where Python is, or use FedMed's .venv")
     return program
 
 
@@ -74,7 +74,7 @@ class Workers:
         try:
             for child in psutil.Process(self.process.pid).children(recursive=True):
                 line = child.cmdline() if child.status() != psutil.STATUS_ZOMBIE else []
-                if WORKER in line and "-o" in line:
+                if SIMULATED_SITE in line and "-o" in line:
                     alive.add(Path(line[line.index("-o") + 1]).name)
         except psutil.Error:  # a process ended while it was looked at
             return None
