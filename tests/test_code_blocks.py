@@ -9,7 +9,6 @@ import re
 import shlex
 from configparser import ConfigParser
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.main import get_command
 
 from fedmed.errors import FedMedError
 from fedmed.jobs.study import Study
@@ -37,7 +37,7 @@ TABLE |= {"scores": {"dice": {}}, "layout": {}}
 LEFT_OUT = {SiteFile: {}, ServerFile: {}, Study: STUDY, TableYaml: TABLE}
 # Programs that are not FedMed's: what they take is said by their own pages.
 OTHERS = {"cd", "cp", "curl", "export", "ffmpeg", "gpg", "grep", "nvflare", "printf", "source", "ssh", "tail", "tar"}
-OTHERS |= {"tensorboard"}
+OTHERS |= {"mkdir", "python3.11", "sha256sum", "tensorboard"}
 
 
 def blocks() -> list[Any]:
@@ -104,11 +104,12 @@ def parses(words: list[str]) -> None:
     Raises:
         Exception: of Typer: no such command, option or choice; an argument that is missing, or is one too many.
     """
-    if find_spec("fedmed.commands") is None:  # until the command is there
-        return
-    from typer.main import get_command
-
-    command, context, (name, *rest) = get_command(import_module("fedmed.commands.command_line").app), None, words
+    module = "fedmed.commands.command_line"
+    if words[1:2] == ["research"]:  # a program of its own
+        module, words = "research.__main__", words[1:]
+    elif words[1:3] == ["prepare", "demo"]:
+        module, words = "fedmed_demo.__main__", words[2:]
+    command, context, (name, *rest) = get_command(import_module(module).app), None, words
     while hasattr(command, "commands"):
         context = command.context_class(command, info_name=name, parent=context)
         name, command, rest = command.resolve_command(context, rest)

@@ -6,7 +6,6 @@
 
 import re
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from command_sections import command_sections
@@ -29,8 +28,6 @@ def _text(what: str, name: str) -> str:
     if what == "keys":
         module, _, model = name.rpartition(".")
         return model_tables(getattr(import_module(module), model))
-    if find_spec(name.rpartition(".")[0]) is None:  # until the command is there
-        return ""
     from typer.main import get_command
 
     return command_sections(get_command(import_module(name).app), "fedmed")

@@ -39,7 +39,7 @@ def summary_lines(told: dict[str, Any]) -> list[str]:
         f"  method    {told['method']}" + (f", with {told['algorithm']}" if told["algorithm"] else ""),
         f"  bundle    {told['bundle']}",
         f"  sites     {sites}: {', '.join(told['sites'])}",
-        f"  length    {told["rounds"]} rounds of {length}",
+        f"  length    {told['rounds']} rounds of {length}",
     ]
     if names := told["allowed_extras"]:
         lines.append(f"  beside the model it asks for {', '.join(names)}; a site lets them go by")

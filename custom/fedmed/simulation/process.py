@@ -27,7 +27,7 @@ def nvflare() -> Path:
     """NVFlare's program, in the environment that runs this script."""
     program = Path(sys.executable).parent / "nvflare"
     if not program.is_file():
-        raise FedMedError(f"NVFlare is missing: {program} does not exist; install it where Python is, or use FedMed's .venv")
+        raise FedMedError(f"NVFlare is missing: {program} does not exist; use FedMed's own environment")
     return program
 
 
