@@ -14,12 +14,13 @@ author = "the authors of FedMed"
 extensions = ["generated_text", "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
 root_doc = "docs/index"
+FOLDERS = ("docs", "bundles", "research", "containers")
 include_patterns = [
-    *("docs/**.md", "bundles/*/docs/README.md", "research/results/*.md"),
+    *("docs/**.md", "bundles/*/docs/README.md", "research/results/*.md", "containers/README.md"),
     *("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
 ]
 # Other folders are not even looked through: runs may lie there.
-exclude_patterns = [path.name for path in CHECKOUT.iterdir() if path.name not in ("docs", "bundles", "research")]
+exclude_patterns = [path.name for path in CHECKOUT.iterdir() if path.name not in FOLDERS]
 exclude_patterns = [name for name in exclude_patterns if not name.endswith(".md")] + ["docs/_build"]
 
 smartquotes = False  # --out stays two hyphens
