@@ -12,6 +12,7 @@ import pytest
 
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
+from fedmed_demo import demo_site
 from tests.kinds.volume_hospital import hospital
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -31,18 +32,71 @@ print(Path(fedmed.__file__).parent)
 """
 
 
+PIP = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+NVFLARE = "#!{python}\nimport sys\nfrom nvflare.cli import main\nsys.exit(main())\n"
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """Folder with the wheel's content, built from the package's own files."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+def wheel(tmp_path_factory):
+    """The wheel, built from the checkout's own files."""
+    source, ignored = tmp_path_factory.mktemp("source"), shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(CHECKOUT / name, source)
-    shutil.copytree(CHECKOUT / "custom", source / "custom", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", source / "made", source], check=True)
+    for name in ("custom", "bundles", "jobs", "studies", "site_configs"):
+        shutil.copytree(CHECKOUT / name, source / name, ignore=ignored)
+    subprocess.run([*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", source / "made", source], check=True)
     (wheel,) = (source / "made").glob("fedmed-*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--target", out, wheel], check=True)
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """Folder with the wheel's content."""
+    out = tmp_path_factory.mktemp("installed")
+    subprocess.run([*PIP, "install", "--no-deps", "--target", out, wheel], check=True)
     return out
+
+
+@pytest.fixture
+def fedmed(wheel, tmp_path):
+    """Return a function that runs a command in an environment of the wheel and what it depends on alone."""
+    python = tmp_path / "venv" / "bin" / "python"
+    environment = {**os.environ, "FEDMED_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+    environment.pop("PYTHONPATH", None)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", python.parents[1]], check=True)
+    subprocess.run([*PIP, "--python", python, "install", "--no-deps", wheel], env=environment, check=True)
+    # As a line of a .pth file the tests' own packages count, and their links, to this checkout too, do not.
+    (folder,) = python.parents[1].glob("lib/python*/site-packages")
+    (folder / "packages.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    (python.parent / "nvflare").write_text(NVFLARE.format(python=python))
+    (python.parent / "nvflare").chmod(0o755)
+
+    def run(*words):
+        line = [python.parent / "fedmed", *words]
+        done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.slow
+def test_from_images_to_a_bundle_without_a_checkout(fedmed, fedmed_home, tmp_path):
+    for site, name in (("hospital_a", "ct_north"), ("hospital_b", "ct_east")):
+        images = demo_site("chest_ct_tiny", name, fedmed_home) / "images"
+        endings = ("--image-suffix", "_ct", "--mask-suffix", "_seg", "--masks", images.parent / "labels")
+        fedmed("prepare", "ct", images, "--site", site, *(endings if site == "hospital_a" else ()))
+    assert json.loads(fedmed("site", "check", "hospital_a", "--json"))["ready"]
+    (tmp_path / "init.yaml").write_text(fedmed("study", "init", "consistency"))
+    short = ["sites={hospital_a: supervised, hospital_b: unsupervised}", "rounds=2", "steps=1", "warm_start.rounds=1"]
+    fedmed("study", "package", "init.yaml", "job", *(word for one in short for word in ("--set", one)))
+    assert "pip install" not in fedmed("study", "check", "job")
+    fedmed("simulate", "job", "--workspace", "run")
+    fedmed("export", "run", "lesions_segmentation")
+    assert (tmp_path / "lesions_segmentation" / "models" / "model.ts").is_file()
+    (project,) = (tmp_path / "venv").glob("lib/python*/site-packages/fedmed/shipped/site_configs/project.yml")
+    fedmed("provision", project)
+    assert list((tmp_path / "fedmed").glob("*/kits/*/startup/*.key"))
 
 
 def test_the_wheel_alone_trains_a_round(installed, tmp_path, monkeypatch):

@@ -11,11 +11,12 @@ from nvflare.lighter.entity import Project
 from nvflare.lighter.spec import Builder, ProvisionContext
 
 from fedmed.errors import SiteConfigError
+from fedmed.files import SHIPPED
 from fedmed.jobs.app_shape import LIMITS
 from fedmed.provisioning.project_file import Participant, Role
 from fedmed.settings.yaml_model import Document, check_model
 
-TEMPLATES = Path(__file__).resolve().parents[3] / "site_configs" / "templates"
+TEMPLATES = SHIPPED / "site_configs" / "templates"
 # First of all parts: they work from the moment they are built, and what a job brings is read later.
 WALLS = (
     {"id": "json_only", "path": "fedmed.flare.json_only.JsonOnly", "args": {}},
