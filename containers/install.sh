@@ -31,7 +31,7 @@ fedmed() {
     folder=$(mktemp -d)
     "$python" -m pip wheel "${pip[@]}" --no-deps --no-build-isolation -w "$folder" .
     "$python" -m pip install "${pip[@]}" --no-deps "$folder"/*.whl
-    "$python" -m pip uninstall --yes mypy ruff pytest pytest-xdist hypothesis # locked with the rest, of no use here
+    "$python" -m pip uninstall --yes pytest # locked with the rest, of no use here
     "$python" -m pip uninstall --yes pip
 }
 

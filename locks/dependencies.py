@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Lock the packages of both environments, check the locks against known advisories, list them for a release.
+"""Lock the packages of all environments, check the locks against known advisories, list them for a release.
 
     locks/dependencies.py check          no network: every pin is locked with a hash, none has an open advisory
-    locks/dependencies.py lock           resolve requirements.txt and MONAI Label's anew, and write locks/*.txt
+    locks/dependencies.py lock           resolve requirements*.txt and MONAI Label's anew, and write locks/*.txt
     locks/dependencies.py sbom FOLDER    write a CycloneDX list (SBOM) for each lock file
 
 The locks keep their versions as far as the requirements allow; --upgrade takes the newest. locks/advisories.json holds
@@ -32,10 +32,11 @@ LOCKS = ROOT / "locks"
 LABEL = ROOT / "monailabel_app" / "environment"
 TOOLS = LOCKS / "tools.txt"
 # Start of a lock file's name -> what it is made of.
-SETS = {"": ROOT / "requirements.txt", "label-": LABEL / "requirements.txt"}
+SETS = {"": ROOT / "requirements.txt", "label-": LABEL / "requirements.txt", "dev-": ROOT / "requirements-dev.txt"}
+DEV = "dev-"  # goes beside the set without a name: in versions that fit it, and without what is in it
 # Lock files for all platforms -> what they are made of.
 SHARED = {TOOLS: LOCKS / "tools.in", LOCKS / "label-source.txt": LABEL / "from_source.txt"}
-PYTHONS = {"": ("3.11", "3.12", "3.13"), "label-": ("3.11", "3.12")}
+PYTHONS = {"": ("3.11", "3.12", "3.13"), "label-": ("3.11", "3.12"), DEV: ("3.11", "3.12", "3.13")}
 # As Python spells sys.platform and the machine -> as uv does. PyTorch has wheels for macOS 14 and newer alone.
 PLATFORMS = {
     "linux-x86_64": "x86_64-manylinux_2_28",
@@ -172,7 +173,11 @@ def lock(upgrade: bool, builds: Sequence[Path]) -> None:
     for start, source in SETS.items():
         for platform in PLATFORMS:
             path, pythons = LOCKS / f"{start}{platform}.txt", PYTHONS[start]
-            locked = resolved(source, platform, pythons, {} if upgrade else parts(start, platform))
+            base = parts("", platform) if start == DEV else {}
+            locked = resolved(source, platform, pythons, base | ({} if upgrade else parts(start, platform)))
+            if odd := [name for name in base if name in locked and locked[name][0] != base[name][0]]:
+                sys.exit(f"error: {source}: {odd[0]} does not go with the version that {platform}.txt locks")
+            locked = {name: one for name, one in locked.items() if name not in base}
             if start in NO_DEPENDENCIES:
                 locked |= resolved(NO_DEPENDENCIES[start], platform, pythons, {}, "--no-deps")
             for wheel in builds:

@@ -20,7 +20,8 @@ install_lock() { # interpreter, lock file, further arguments of pip
     local python=$1 lock=${2%.txt}
     shift 2
     locked() { "$python" -m pip install --require-hashes --no-deps --only-binary :all: "${@:2}" -r "$1"; }
-    locked "$lock.txt" "$@" && install_torch "$python" "$lock-torch.txt" "$@" || return
+    locked "$lock.txt" "$@" || return
+    [[ ! -f $lock-torch.txt ]] || install_torch "$python" "$lock-torch.txt" "$@" || return
     # What PyTorch's build for NVIDIA GPUs needs lies in a file of its own: a build for CPUs does without those 3 GB.
     [[ ! -f $lock-cuda.txt ]] || ! has_cuda_torch "$python" || locked "$lock-cuda.txt" "$@"
 }

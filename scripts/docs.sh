@@ -23,7 +23,7 @@ case ${1:-} in
     ;;
 esac
 
-scripts/setup.sh
+scripts/setup.sh --dev
 stamp=.venv-docs/fedmed-stamp
 made_of="$PWD $(.venv/bin/python -V) $(cksum <docs/requirements.txt)"
 if [[ ! -f $stamp || $(<"$stamp") != "$made_of" ]]; then

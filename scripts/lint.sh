@@ -13,7 +13,7 @@ if [[ $# -gt 0 ]]; then
     sed -n '2,8s/^# \{0,1\}//p' scripts/lint.sh
     [[ $1 == -h || $1 == --help ]] && exit 0 || exit 2
 fi
-scripts/setup.sh
+scripts/setup.sh --dev
 failed=()
 for check in "-m ruff check ." "-m ruff format --check ." "-m mypy" "locks/dependencies.py check"; do
     echo "lint: ${check#-m }"

@@ -1,19 +1,25 @@
 #!/usr/bin/env bash
 # Make or update the virtual environment .venv of this checkout, and nothing else.
 #
-#     scripts/setup.sh
+#     scripts/setup.sh [--dev]
 #
 # Installs the lock file of this platform (locks/: every package by version and hash) and the package in custom/
-# (editable). A stamp in .venv tells whether there is anything to do; it is written last, so an interrupted run is done
-# again. Set PYTHON to choose the interpreter (3.11 or newer), FEDMED_LOCK=none to do without hashes: requirements.txt.
+# (editable); with --dev also what changes of FedMed are tested with, requirements-dev.txt. A stamp in .venv tells whether
+# there is anything to do; it is written last, so an interrupted run is done again. Set PYTHON to choose the interpreter
+# (3.11 or newer), FEDMED_LOCK=none to do without hashes: requirements.txt.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source locks/install.sh
 
 case ${1:-} in
 -h | --help)
-    sed -n '2,8s/^# \{0,1\}//p' scripts/setup.sh
+    sed -n '2,9s/^# \{0,1\}//p' scripts/setup.sh
     exit 0
+    ;;
+"" | --dev) ;;
+*)
+    echo "setup: '$1' is not an option of scripts/setup.sh" >&2
+    exit 2
     ;;
 esac
 
@@ -40,15 +46,20 @@ find_python() {
         "Install it (Debian, Ubuntu: sudo apt install python3.11 python3.11-venv) or set PYTHON=/path/to/python3.11."
 }
 
-# What .venv was made from. Its scripts hold absolute paths: a moved checkout needs a new one.
-fingerprint() {
-    .venv/bin/python - requirements.txt pyproject.toml "$(lock_for .venv/bin/python "")" <<'PY'
+# What .venv, or its part for changes of FedMed, was made from. Scripts in it hold absolute paths: a moved checkout needs
+# a new one.
+fingerprint() { # files
+    .venv/bin/python - "$@" <<'PY'
 import hashlib, os, sys
 digest = hashlib.sha256(f"{sys.version} {os.getcwd()}".encode())
 for path in filter(None, sys.argv[1:]):
     digest.update(open(path, "rb").read())
 print(digest.hexdigest(), os.getcwd())
 PY
+}
+
+fresh() { # stamp, and the files that what it stands for was made from
+    [[ -f $1 && $(<"$1") == "$(fingerprint "${@:2}")" ]]
 }
 
 made_elsewhere() {
@@ -90,37 +101,48 @@ if command -v flock >/dev/null; then # two set-ups at a time would spoil each ot
     flock --nonblock 9 || { say "waiting for another set-up of this checkout" && flock 9; }
 fi
 
-if usable; then
-    if [[ -f $stamp && $(<"$stamp") == "$(fingerprint)" ]]; then
-        say ".venv is up to date"
-        exit 0
-    fi
-    say "updating .venv"
-else
+if ! usable; then
     make_venv
+elif [[ ! -f $stamp ]] || ! fresh "$stamp" requirements.txt pyproject.toml requirements.txt "$(lock_for .venv/bin/python "")"; then
+    say "updating .venv"
 fi
-rm -f "$stamp"
 # Python compiles what it imports, once; to compile every file of every package takes a minute, and most are never used.
 compile=--no-compile
 [[ -z ${PYTHONDONTWRITEBYTECODE:-} ]] || compile=--compile # then Python does not keep what it compiles
 pip=("$compile" --disable-pip-version-check --progress-bar off)
 
-lock=$(lock_for .venv/bin/python "")
-[[ -n $lock ]] || say "no lock file for this platform, or FEDMED_LOCK=none: what requirements.txt brings along is not pinned"
+pip_install() { .venv/bin/python -m pip install "${pip[@]}" "$@"; }
 
-install() {
-    if [[ -n $lock ]]; then
-        install_lock .venv/bin/python "$lock" "${pip[@]}" &&
-            .venv/bin/python -m pip install "${pip[@]}" --no-deps --no-build-isolation -e .
+install() { # lock file or none, requirements that it is made of, and of these of .venv itself: -e .
+    if [[ -z $1 ]]; then
+        pip_install -r "$2" "${@:3}"
     else
-        .venv/bin/python -m pip install "${pip[@]}" -r requirements.txt -e .
+        install_lock .venv/bin/python "$1" "${pip[@]}" && { [[ $# -eq 2 ]] || pip_install --no-deps --no-build-isolation "${@:3}"; }
     fi
 }
 
-say "installing $(basename "${lock:-requirements.txt}") and the package in custom/ (the first time some minutes and" \
-    "about 3 GB; all that pip says: .venv/pip.log)"
-install | tee .venv/pip.log | in_short ||
-    die "pip failed; the reason is above. Check the network or the index (pip config list) and run this again." \
-        "If a hash differs, an index answered with another file than was tested: see docs/deployment.md."
-fingerprint >"$stamp"
-say "done: source .venv/bin/activate"
+# Install, unless a stamp says that it is done; return whether there was anything to do.
+bring() { # stamp, and as for install
+    local files=(requirements.txt pyproject.toml "$3" "$2")
+    ! fresh "$1" "${files[@]}" || return 1
+    rm -f "$1"
+    [[ -n $2 ]] || say "no lock file for this platform, or FEDMED_LOCK=none: what $3 brings along is not pinned"
+    local size=""
+    [[ $3 != requirements.txt ]] || size="the first time some minutes and about 3 GB; "
+    say "installing $(basename "${2:-$3}") (${size}all that pip says: .venv/pip.log)"
+    install "${@:2}" | tee .venv/pip.log | in_short ||
+        die "pip failed; the reason is above. Check the network or the index (pip config list) and run this again." \
+            "If a hash differs, an index answered with another file than was tested: see docs/deployment.md."
+    fingerprint "${files[@]}" >"$1"
+}
+
+done=()
+! bring "$stamp" "$(lock_for .venv/bin/python "")" requirements.txt -e . || done+=(all)
+if [[ ${1:-} == --dev ]]; then
+    ! bring "$stamp-dev" "$(lock_for .venv/bin/python dev-)" requirements-dev.txt || done+=(tools)
+fi
+if [[ ${#done[@]} -gt 0 ]]; then
+    say "done: source .venv/bin/activate"
+else
+    say ".venv is up to date"
+fi

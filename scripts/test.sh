@@ -26,7 +26,7 @@ for argument in "$@"; do
     esac
 done
 
-scripts/setup.sh
+scripts/setup.sh --dev
 # Many threads on tensors as small as a test's only get in each other's way.
 cores=$(getconf _NPROCESSORS_ONLN)
 workers=$((cores < 4 ? cores + 1 : 4)) # one more than cores: many tests wait for processes of NVFlare

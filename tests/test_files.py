@@ -11,7 +11,7 @@ from tests.commands import every_command
 
 # Of nobody's patients, or the work of another command or program.
 OPEN = {"demo", "study init", "study check", "study package", "site purge", "prepare demo", "provision", "add-site"}
-OPEN |= {"label serve", "research"}
+OPEN |= {"fetch-list", "label serve", "research"}
 
 
 def mode(path: Path) -> int:

@@ -14,18 +14,24 @@ from fedmed.interrupts import endings_as_ctrl_c
 COMMAND = """
 import signal, sys, time
 from joblib.externals.loky import ProcessPoolExecutor
-from fedmed.data.prepare.console import run_command
+from fedmed.commands.command_line import run_app
+from fedmed.commands.options import command, group, stop_says
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-def work():
-    pool = ProcessPoolExecutor(1)
-    pool.submit(int).result()
-    pool.submit(time.sleep, 600)
-    print("works", flush=True)
-    time.sleep(600)
+app = group("works")
 
-sys.exit(run_command("prepare", work))
+@command(app)
+def work():
+    with stop_says("prepare: interrupted; nothing was written"):
+        pool = ProcessPoolExecutor(1)
+        pool.submit(int).result()
+        pool.submit(time.sleep, 600)
+        print("works", flush=True)
+        time.sleep(600)
+
+if __name__ == "__main__":
+    sys.exit(run_app(app, "prepare", []))
 """
 
 

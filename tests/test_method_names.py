@@ -11,7 +11,7 @@ from fedmed.methods.method import Method
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PACKAGE = CHECKOUT / "custom" / "fedmed"
-SYSTEMS = ("systems/", "moved_classes.py")  # where methods are declared, and where they were
+SYSTEMS = ("systems/", "moved_classes.py", "commands/")  # where methods are declared, were, and are examples of help
 GENERIC = {"train_loss", "n", "mu", "sigma"}  # other things are called so too
 ENGLISH = {"linear", "amplitude"}  # words of their own meaning: names where they are quoted
 FURTHER = ("MoCo", "moco", "contrastive", "self_adaptive", "self-adaptive", "fine-tuning", "finetune")

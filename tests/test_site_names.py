@@ -1,11 +1,8 @@
 """One rule for the name of a site, wherever it is first written."""
 
-import argparse
-
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from fedmed.data.prepare.console import add_options, parsed_options
 from fedmed.errors import SiteConfigError
 from fedmed.files import CHECKOUT
 from fedmed.jobs.study import Site
@@ -13,6 +10,7 @@ from fedmed.provisioning.kits import Federation
 from fedmed.provisioning.project_file import read_project
 from fedmed.settings.site import load_file
 from fedmed.site_names import name_fault
+from tests.commands import fedmed
 
 EXAMPLE = CHECKOUT / "site_configs" / "project.yml"
 SAID = "is not a site's name: letters, digits, _, and after the first also -"
@@ -23,10 +21,7 @@ def test_a_name_that_nvflare_cannot_use_is_refused_wherever_it_is_written_first(
     assert SAID in name_fault(name)
     with pytest.raises(ValidationError):
         TypeAdapter(Site).validate_python(name)
-    parser = argparse.ArgumentParser()
-    add_options(parser, "images", "x")
-    with pytest.raises(SystemExit):
-        parsed_options(parser, [str(tmp_path), f"--site={name}"])
+    assert fedmed("prepare", "ct")([tmp_path, f"--site={name}"]) == 2
     assert SAID in capsys.readouterr().err
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from fedmed.bundles.bundle_parser import merged
 from fedmed.bundles.digests import write_digests
-from fedmed.bundles.find import CHECKOUT_BUNDLES
+from fedmed.bundles.find import SHIPPED_BUNDLES
 from fedmed.export.configs import to_yaml
 from fedmed.export.folder import copy_parts
 
@@ -27,12 +27,12 @@ def bundle(tmp_path):
 
     def bundle(name="cxr_classification", references=None):
         root, (overlays, values) = tmp_path / "given" / name, SMALL[name]
-        copy_parts(CHECKOUT_BUNDLES / name, root)
-        files = [CHECKOUT_BUNDLES / name / "configs" / f"{overlay}.yaml" for overlay in overlays]
-        config = merged(CHECKOUT_BUNDLES / name / "configs" / "inference.yaml", files, values)
+        copy_parts(SHIPPED_BUNDLES / name, root)
+        files = [SHIPPED_BUNDLES / name / "configs" / f"{overlay}.yaml" for overlay in overlays]
+        config = merged(SHIPPED_BUNDLES / name / "configs" / "inference.yaml", files, values)
         (root / "configs" / "inference.yaml").write_text(to_yaml(config, "Made for a test."))
         torch.manual_seed(0)
-        parser = ConfigParser(dict(config, bundle_root=str(CHECKOUT_BUNDLES / name)))
+        parser = ConfigParser(dict(config, bundle_root=str(SHIPPED_BUNDLES / name)))
         parser.get_parsed_content("initialize")
         (root / "models").mkdir()
         torch.save(parser.get_parsed_content("network_def").state_dict(), root / "models" / "model.pt")

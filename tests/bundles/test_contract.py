@@ -8,7 +8,7 @@ import yaml
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use, faults
-from fedmed.bundles.find import CHECKOUT_BUNDLES
+from fedmed.bundles.find import SHIPPED_BUNDLES
 from fedmed.bundles.site_facts import FACTS
 from fedmed.checks.part_in_job import job_of_bundle
 from fedmed.errors import BundleError
@@ -43,7 +43,7 @@ OVERLAYS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in CHECKOUT_BUNDLES.iterdir() if path.is_dir()))
+@pytest.mark.parametrize("name", sorted(path.name for path in SHIPPED_BUNDLES.iterdir() if path.is_dir()))
 def test_every_bundle_here_has_all_that_it_needs(name):
     for overlays in OVERLAYS[name]:
         for role in ROLES:
@@ -53,7 +53,7 @@ def test_every_bundle_here_has_all_that_it_needs(name):
 @pytest.fixture
 def broken(tmp_path, monkeypatch):
     """Return a function: changes of federation.yaml and train.yaml (None removes a key) -> a copy of the CT bundle."""
-    root = shutil.copytree(CHECKOUT_BUNDLES / "covid_ct_segmentation", tmp_path / "bundles" / "broken")
+    root = shutil.copytree(SHIPPED_BUNDLES / "covid_ct_segmentation", tmp_path / "bundles" / "broken")
     monkeypatch.setenv("FEDMED_BUNDLES", str(root.parent))
 
     def broken(federation=None, train=None):
@@ -159,7 +159,7 @@ def test_a_fact_that_a_bundle_misspells_or_must_have(broken):
 
 
 def test_the_page_names_every_fact_and_id():
-    page = (CHECKOUT_BUNDLES.parent / "docs" / "bundles.md").read_text(encoding="utf-8")
+    page = (SHIPPED_BUNDLES.parent / "docs" / "bundles.md").read_text(encoding="utf-8")
     from fedmed.bundles import contract
 
     ids = [*FACTS, *contract.ALWAYS, *contract.TO_TRAIN, *contract.TO_CHOOSE, *contract.TO_SCORE, *contract.TO_EXCHANGE]

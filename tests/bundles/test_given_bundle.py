@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.digests import DIGESTS, read_digests, read_key, sign, signer, whole_digest, write_digests
-from fedmed.bundles.find import CHECKOUT_BUNDLES
+from fedmed.bundles.find import SHIPPED_BUNDLES
 from fedmed.bundles.given_bundle import open_given, settings_of
 from fedmed.bundles.infer import infer_image
 from fedmed.errors import BundleError
@@ -121,7 +121,7 @@ def test_its_own_package_is_not_imported(given, ran, tmp_path, fedmed_home):
         path.write_text(f"{ran.code.removeprefix('$')}\n" + path.read_text())
     write_digests(root, read_digests(root)["made_of"])
     opened = open_given(root, tmp_path / "place")
-    assert (opened / "covid_ct").resolve() == CHECKOUT_BUNDLES / "covid_ct_segmentation" / "covid_ct"
+    assert (opened / "covid_ct").resolve() == SHIPPED_BUNDLES / "covid_ct_segmentation" / "covid_ct"
     image = sorted((demo_site("chest_ct_tiny", "ct_north", fedmed_home) / "images").iterdir())[0]
     infer_image(opened, image, device="cpu")
     assert not ran.path.exists()

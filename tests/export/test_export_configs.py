@@ -7,14 +7,14 @@ from monai.bundle import ConfigParser
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import footprint, merged
 from fedmed.bundles.digests import write_digests
-from fedmed.bundles.find import CHECKOUT_BUNDLES
+from fedmed.bundles.find import SHIPPED_BUNDLES
 from fedmed.bundles.given_bundle import open_given
 from fedmed.export.configs import to_yaml, write_configs
 from fedmed.export.exporter import exporter_of
 from fedmed.export.folder import copy_parts
 from fedmed.methods.method import Method
 
-CONFIGS = CHECKOUT_BUNDLES / "covid_ct_segmentation" / "configs"
+CONFIGS = SHIPPED_BUNDLES / "covid_ct_segmentation" / "configs"
 LEFT = {"cpu", "evaluate", "unlabelled", "consistency", "agreement", "strong_views", "random_gamma"}
 
 
@@ -106,11 +106,11 @@ def test_yaml_is_what_it_was_and_reads_well(exported):
 
 
 def overlays_of(name):
-    configs = {path.stem for path in (CHECKOUT_BUNDLES / name / "configs").glob("*.yaml")}
+    configs = {path.stem for path in (SHIPPED_BUNDLES / name / "configs").glob("*.yaml")}
     return [[], *([overlay] for overlay in sorted(configs - {"train", "inference", "federation"}))]
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in CHECKOUT_BUNDLES.iterdir() if path.is_dir()))
+@pytest.mark.parametrize("name", sorted(path.name for path in SHIPPED_BUNDLES.iterdir() if path.is_dir()))
 def test_what_an_export_writes_is_opened_as_a_given_bundle_is(name, tmp_path):
     """Of every bundle with each of its overlays: its own expressions are the installed bundle's, and no others."""
     for overlays in overlays_of(name):

@@ -17,7 +17,7 @@ import pytest
 import torch
 from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata
 
-from fedmed.bundles.find import CHECKOUT_BUNDLES, bundle_digest
+from fedmed.bundles.find import SHIPPED_BUNDLES, bundle_digest
 from fedmed.bundles.metadata_classes import segments
 from fedmed.errors import ExportError
 from fedmed.export import bundle as bundle_module
@@ -96,7 +96,7 @@ def test_inference_alone_needs_neither_overlay_nor_fedmed(exported_bundle, fedme
 
 
 def test_the_base_bundle_is_untouched_and_data_stay_out(finished_run, tmp_path, monkeypatch):
-    base = shutil.copytree(CHECKOUT_BUNDLES / "covid_ct_segmentation", tmp_path / "b" / "covid_ct_segmentation")
+    base = shutil.copytree(SHIPPED_BUNDLES / "covid_ct_segmentation", tmp_path / "b" / "covid_ct_segmentation")
     secrets = ("data/patient.nii.gz", "eval/mask.nii.gz", "models/old.pt", ".cache/x", "covid_ct/__pycache__/x.pyc")
     for secret in secrets:
         (base / secret).parent.mkdir(exist_ok=True, parents=True)
@@ -150,7 +150,7 @@ def test_a_model_of_lungs_says_so_everywhere(written, tmp_path):
 
 def test_where_a_study_names_none_the_bundle_s_own_class_is_meant(exported_bundle, finished_run):
     meta = described(exported_bundle)
-    base = json.loads((CHECKOUT_BUNDLES / "covid_ct_segmentation/configs/metadata.json").read_text())
+    base = json.loads((SHIPPED_BUNDLES / "covid_ct_segmentation/configs/metadata.json").read_text())
     assert meta["classes"] == [base["classes"][0] | {"unit": "ml"}] and meta["classes"][0]["label"] == "COVID-19 lesion"
     assert (meta["task"], meta["label_classes"]) == (base["task"], base["label_classes"])
     run = json.loads((finished_run / "server/simulate_job/fedmed/run.json").read_text())
@@ -162,7 +162,7 @@ def test_where_a_study_names_none_the_bundle_s_own_class_is_meant(exported_bundl
 
 def test_metadata_tell_the_run(exported_bundle, finished_run):
     meta, fed = described(exported_bundle), described(exported_bundle)["federation"]
-    base = json.loads((CHECKOUT_BUNDLES / "covid_ct_segmentation/configs/metadata.json").read_text())
+    base = json.loads((SHIPPED_BUNDLES / "covid_ct_segmentation/configs/metadata.json").read_text())
     run = json.loads((finished_run / "server/simulate_job/fedmed/run.json").read_text())
     result = json.loads((finished_run / "server/simulate_job/fedmed/result.json").read_text())
     assert meta["version"].startswith(base["version"] + "+") and meta["intended_use"] == base["intended_use"]
@@ -183,7 +183,7 @@ def test_metadata_tell_the_run(exported_bundle, finished_run):
 
 def test_nothing_names_a_site_a_case_or_a_path(finished_run, exported_bundle, with_onnx):
     cases = [path.name.split(".")[0] for path in Path(os.environ["FEDMED_HOME"]).rglob("images/*.nii.gz")]
-    secrets = [*SITES, *cases, str(finished_run), str(Path.home()), str(CHECKOUT_BUNDLES.parent), "site-packages"]
+    secrets = [*SITES, *cases, str(finished_run), str(Path.home()), str(SHIPPED_BUNDLES.parent), "site-packages"]
     assert len(cases) > 8
     for folder in (exported_bundle, with_onnx.out):
         for name, content in contents(folder):
@@ -273,7 +273,7 @@ def test_the_papers_network_in_both_formats(written, tmp_path):
 
 
 def test_another_bundle_than_the_runs_is_refused(finished_run, tmp_path, monkeypatch):
-    other = shutil.copytree(CHECKOUT_BUNDLES / "covid_ct_segmentation", tmp_path / "b" / "covid_ct_segmentation")
+    other = shutil.copytree(SHIPPED_BUNDLES / "covid_ct_segmentation", tmp_path / "b" / "covid_ct_segmentation")
     with (other / "covid_ct" / "inferers.py").open("a") as stream:
         stream.write("# changed\n")
     monkeypatch.setenv("FEDMED_BUNDLES", str(other.parent))

@@ -14,7 +14,7 @@ from PIL import Image
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import pretraining
-from fedmed.bundles.find import CHECKOUT_BUNDLES
+from fedmed.bundles.find import SHIPPED_BUNDLES
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
 from fedmed.export.card import story
@@ -240,7 +240,7 @@ def test_an_encoder_that_computes_something_else_is_noticed(encoder, opened, tmp
 
 
 def test_a_bundle_that_says_its_pretraining_wrongly_is_refused(tmp_path, monkeypatch):
-    root = shutil.copytree(CHECKOUT_BUNDLES / "cxr_classification", tmp_path / "cxr_classification")
+    root = shutil.copytree(SHIPPED_BUNDLES / "cxr_classification", tmp_path / "cxr_classification")
     path = root / "configs" / "federation.yaml"
     path.write_text(path.read_text().replace("{overlay: pretrain, encoder: encoder,", "{overlays: pretrain,"))
     monkeypatch.setenv("FEDMED_BUNDLES", str(tmp_path))
@@ -253,7 +253,7 @@ def test_a_bundle_that_says_its_pretraining_wrongly_is_refused(tmp_path, monkeyp
 
 def test_a_synthetic_image_fits_the_bundle(tmp_path):
     for name, kind in {"covid_ct_segmentation": "chest CT", "cxr_classification": "chest X-ray"}.items():
-        bundle = CHECKOUT_BUNDLES / name
+        bundle = SHIPPED_BUNDLES / name
         config = bundle / "configs" / "inference.yaml"
         path, what = phantom(tmp_path, described(bundle)["network_data_format"]["inputs"]["image"], config)
         assert what == kind

@@ -107,7 +107,7 @@ def test_an_entry_with_another_name_or_place_is_refused(name):
     check_job(archive(GOOD), "job")
     with pytest.raises(JobError, match="has no place in a job|not a plain name") as refused:
         check_job(archive({**GOOD, name: "{}"}), "job")
-    assert "package_job.py" in str(refused.value) and "docs/deployment.md" in str(refused.value)
+    assert "study package" in str(refused.value) and "docs/deployment.md" in str(refused.value)
     if name.startswith("job/app/"):
         with pytest.raises(JobError):
             check_app(archive({name.removeprefix("job/app/"): "{}"}))

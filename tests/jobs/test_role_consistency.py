@@ -3,12 +3,12 @@
 import pytest
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.find import CHECKOUT_BUNDLES
+from fedmed.bundles.find import SHIPPED_BUNDLES
 from fedmed.errors import BundleError, JobError
 from fedmed.jobs.app_configs import files, role_differences
 
 SITES = {"ct_north": "supervised", "ct_east": "unsupervised", "ct_west": "evaluate"}
-NAMES = sorted(path.name for path in CHECKOUT_BUNDLES.iterdir() if (path / "configs" / "federation.yaml").is_file())
+NAMES = sorted(path.name for path in SHIPPED_BUNDLES.iterdir() if (path / "configs" / "federation.yaml").is_file())
 
 
 @pytest.mark.parametrize("role", ["supervised", "unsupervised", "evaluate"])

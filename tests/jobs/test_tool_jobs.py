@@ -62,7 +62,8 @@ def test_a_round_of_the_other_jobs(name, sites, tmp_path, monkeypatch, fedmed_ho
     if job.study.encoder:
         network = networks.AlexNet(1000)
         (fedmed_home / "models").mkdir(exist_ok=True)
-        torch.save(network.state_dict(), fedmed_home / "models" / job.study.encoder)
+        torch.save(network.state_dict(), fedmed_home / "models" / "narrow.pth")
+        job = job.changed({"encoder": "narrow.pth"})
     two = dict.fromkeys(("lap_hei1", "lap_hei2"), "supervised")
     small = job.changed({"sites": two, "rounds": 1, "overrides": {"supervised": values}})
     server = run_job(write_job(small, tmp_path / "job"), tmp_path / "ws", {site: sites[site] for site in two})

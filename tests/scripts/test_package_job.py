@@ -156,7 +156,7 @@ def test_mistakes_are_told_and_leave_nothing(package, tmp_path, settings, messag
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["package", "{tmp}/no.yaml", "{tmp}/job"], "no.yaml cannot be read"),
+        (["package", "{tmp}/no.yaml", "{tmp}/job"], "no.yaml is not there"),
         (["package", "{tmp}", "{tmp}/job"], "meta.json is missing; is {tmp} a job folder?"),
         (["package", "{job}/meta.json", "{tmp}/job"], "give the job's folder, {job}"),
         (["init", "fedmocco"], "'fedmocco' is unknown; there are agreement, consistency, "),

@@ -39,6 +39,7 @@ def checkout(tmp_path):
     (root / "locks").mkdir()
     shutil.copy2(ROOT / "locks" / "install.sh", root / "locks")
     (root / "requirements.txt").write_text("numpy\n")
+    (root / "requirements-dev.txt").write_text("ruff\n")
     (root / "docs").mkdir()
     (root / "docs" / "requirements.txt").write_text("sphinx\n")
     (root / "pyproject.toml").write_text("[project]\n")
@@ -65,6 +66,11 @@ def calls(checkout):
     return path.read_text().splitlines() if path.exists() else []
 
 
+def ran(checkout):
+    """Calls of other programs than pip."""
+    return [call for call in calls(checkout) if not call.startswith("-m pip")]
+
+
 @pytest.mark.parametrize("script", [*SCRIPTS, "scripts/label.sh"])
 def test_scripts_can_be_executed_and_parsed(script):
     assert os.access(ROOT / script, os.X_OK), f"chmod +x {script}"
@@ -79,6 +85,17 @@ def test_setup_makes_the_environment_once(checkout):
     second = run(checkout, "scripts/setup.sh")
     assert second.stdout == "setup: .venv is up to date\n"
     assert len(calls(checkout)) == 1
+
+
+def test_tools_for_changes_come_only_when_they_are_asked_for(locked):
+    (locked / "locks" / f"dev-{PLATFORM}.txt").write_text("ruff==0.17.5 \\\n    --hash=sha256:00\n")
+    run(locked, "scripts/setup.sh")
+    before = len(calls(locked))
+    assert not [call for call in calls(locked) if "/dev-" in call]
+    assert "installing dev-" in run(locked, "scripts/setup.sh", "--dev").stdout
+    assert [call.rpartition("/")[2] for call in calls(locked)[before:]] == [f"dev-{PLATFORM}.txt"]
+    for more in ([], ["--dev"]):
+        assert run(locked, "scripts/setup.sh", *more).stdout == "setup: .venv is up to date\n"
 
 
 @pytest.mark.parametrize("changed", ["requirements.txt", "pyproject.toml", f"locks/{PLATFORM}.txt"])
@@ -214,14 +231,13 @@ LINT = ["-m ruff check .", "-m ruff format --check .", "-m mypy", "locks/depende
 def test_tests_run_without_the_slow_ones(checkout, script, before):
     (checkout / "tests" / "losses").mkdir(parents=True, exist_ok=True)
     assert run(checkout, script, "tests/losses", "-x", OMP_NUM_THREADS="3").returncode == 0
-    made = [call for call in calls(checkout)[1:] if "docs/requirements.txt" not in call]
-    assert made == [*before, "-m pytest -m not slow tests/losses -x", "threads 3"]
+    assert ran(checkout) == [*before, "-m pytest -m not slow tests/losses -x", "threads 3"]
 
 
 @pytest.mark.parametrize("check", LINT)
 def test_one_failed_check_fails_lint_after_all_have_run_and_ci_after_the_tests(checkout, check):
     result = run(checkout, "scripts/lint.sh", LINT_FAILS=check)
-    assert result.returncode == 1 and calls(checkout)[1:] == LINT
+    assert result.returncode == 1 and ran(checkout) == LINT
     assert f"lint: {check.removeprefix('-m ')} failed" in result.stderr
     result = run(checkout, ".ci/run", LINT_FAILS=check)
     assert result.returncode == 1 and calls(checkout)[-2].startswith("-m pytest")
@@ -236,19 +252,19 @@ def test_all_adds_the_slow_ones(checkout):
     workers = min(4, os.cpu_count() + 1)
     result = run(checkout, "scripts/test.sh", "-k", "dice", "--all")
     assert f"running all tests in {workers} processes with 1 thread(s)" in result.stdout
-    assert calls(checkout)[1] == f"-m pytest -n {workers} --dist loadfile --no-loadscope-reorder -k dice"
+    assert ran(checkout)[0] == f"-m pytest -n {workers} --dist loadfile --no-loadscope-reorder -k dice"
 
 
 def test_one_test_runs_in_one_process(checkout):
     (checkout / "tests" / "losses").mkdir(parents=True, exist_ok=True)
     (checkout / "tests" / "losses" / "test_dice.py").touch()
     run(checkout, "scripts/test.sh", "tests/losses/test_dice.py::test_worked_out_by_hand")
-    assert calls(checkout)[1] == "-m pytest -m not slow tests/losses/test_dice.py::test_worked_out_by_hand"
+    assert ran(checkout)[0] == "-m pytest -m not slow tests/losses/test_dice.py::test_worked_out_by_hand"
 
 
 def test_the_demo_simulates_the_job_and_passes_arguments_on(checkout):
     assert run(checkout, "scripts/demo.sh", "--threads", "2").returncode == 0
-    assert calls(checkout)[1] == "-m fedmed demo --threads 2"
+    assert ran(checkout)[0] == "-m fedmed demo --threads 2"
 
 
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script != ".ci/run"])

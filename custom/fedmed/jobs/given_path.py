@@ -1,4 +1,4 @@
-"""What a path is that a person gives for a study or a job, and which command takes it."""
+"""Kind of a path that a person gives for a study or a job, and which command takes it."""
 
 import json
 from collections.abc import Mapping

@@ -69,7 +69,7 @@ class NeededFile:
 
     @property
     def state(self) -> str:
-        """What this machine has of it, in words."""
+        """Words for what this machine has of it."""
         if self.differs:
             return f"differs: SHA-256 {self.digest}; copy it again"
         if self.present:

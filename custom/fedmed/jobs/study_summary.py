@@ -1,4 +1,4 @@
-"""What a study is and asks of its sites, for a person and for a program."""
+"""Summary of a study and of what it asks of its sites, for a person and for a program."""
 
 from collections import Counter
 from typing import Any

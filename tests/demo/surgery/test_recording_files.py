@@ -117,7 +117,7 @@ def test_at_a_changing_rate_the_table_says_what_is_shown_and_unlabelled_videos_h
 
 def test_without_pyav_the_message_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "av", None)
-    with pytest.raises(DataError, match="PyAV"):
+    with pytest.raises(DataError, match=r"package av, .*fedmed\[video\]"):
         write_movie(tmp_path / "a.mp4", [], 5.0)
     assert not list(tmp_path.iterdir())
 

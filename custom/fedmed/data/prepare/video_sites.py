@@ -17,7 +17,7 @@ from fedmed.plain_text import in_terminal
 
 @dataclass(frozen=True)
 class VideoFolder:
-    """What a person asks of a folder of videos; see :func:`fedmed.data.prepare.video_site.prepare_video_site`."""
+    """Request for sites of a folder of videos; see :func:`fedmed.data.prepare.video_site.prepare_video_site`."""
 
     folder: Path
     out: Path
