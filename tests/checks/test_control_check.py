@@ -46,6 +46,25 @@ def test_without_any_test_list_there_is_nothing_to_compare(tiny_job, tmp_path, w
         write_control(job, tmp_path / "scratch")
 
 
+def test_scores_that_no_site_would_let_go_are_no_control_and_are_named_before_anything_runs(
+    tiny_job, tmp_path, tiny_site_configs
+):
+    job, before = tiny_job(sites={"ct_north": "supervised", "ct_east": "unsupervised"}), {}
+    for site, least in (("ct_north", 1), ("ct_east", 50)):
+        path = tiny_site_configs / f"{site}.yaml"
+        before[path] = path.read_text()
+        path.write_text(f"{before[path]}privacy: {{min_cases: {least}}}\n")
+    try:
+        said = r"ct_east has \d+ test cases and lets scores of 50 or more leave; .*--split.*min_cases: 2"
+        assert re.match(said, unmeasured(job)) and write_control(job, tmp_path / "one").is_dir()
+        (tiny_site_configs / "ct_north.yaml").write_text(f"{before[path]}privacy: {{min_cases: 50}}\n")
+        with pytest.raises(JobError, match=f"nobody would see a test score. {said.replace('ct_east has', '.* has')}"):
+            write_control(job, tmp_path / "scratch")
+    finally:
+        for path, text in before.items():
+            path.write_text(text)
+
+
 def test_a_rule_that_needs_more_sites_says_so(tiny_job, tmp_path):
     job = tiny_job(sites={**THREE, "ct_south": "supervised"}, rule={"args": {"rule": "median"}})
     with pytest.raises(JobError, match="has no control that could run: .*a median needs 3"):

@@ -47,11 +47,14 @@ def write_control(job: Path, scratch: Path, kind: str = LEFT_OUT) -> Path:
 
     Raises:
         JobError: the job has no control, see :func:`fedmed.jobs.control_study.control_job`, or no site with a test
-            list, or a site whose folder the control needs; or the control could not begin.
+            list, or none whose scores would leave it, or a site whose folder the control needs; or the control could
+            not begin.
     """
     read = read_job(job, load_server().allowed_classes)
     if not (scored := _scored(read)):
         raise JobError(f"{read.name} has no control: no site has a list 'testing', which both runs would score")
+    if not (scored - _withheld(read).keys()):
+        raise JobError(f"{read.name} has no control: nobody would see a test score. {_say_withheld(read)}")
     if (place := FOLDERS[kind]) in read.study.sites:
         raise JobError(f"{read.name} has no control: its folder would be that of the site '{place}'; rename the site")
     control = control_job(read, unscored=set(read.study.sites) - scored, kind=kind)
@@ -64,16 +67,17 @@ def write_control(job: Path, scratch: Path, kind: str = LEFT_OUT) -> Path:
 
 
 def unmeasured(job: Path) -> str:
-    """Of which sites without labels no control can say what they gain, in words; empty where there are none.
+    """Of which sites no control can say what they gain, in words; empty where there are none.
 
     Raises:
         JobError: as :func:`write_control`.
     """
     read = read_job(job, load_server().allowed_classes)
     if not (missing := sorted(set(read.study.of_role("unsupervised")) - _scored(read))):
-        return ""
+        return _say_withheld(read)
     have, gain = ("has", "it gains") if len(missing) == 1 else ("have", "they gain")
-    return (
+    few = _say_withheld(read)
+    return (f"{few}. " if few else "") + (
         f"{join(missing)} {have} no list 'testing', so neither run is scored there, and what {gain} stays unknown. "
         "Labels of a few cases, used for this test alone, would tell: prepare the site with them and '--split 0 0 1'"
     )
@@ -82,6 +86,20 @@ def unmeasured(job: Path) -> str:
 def _scored(read: Job) -> set[str]:
     """The sites that have a test list."""
     return {site for site in read.study.sites if list_entries(load_site(site).datalist, "testing")}
+
+
+def _withheld(read: Job) -> dict[str, tuple[int, int]]:
+    """Sites that keep their test scores to themselves -> cases of the test list, and the fewest whose scores leave."""
+    sites = [load_site(site) for site in read.study.sites]
+    counts = {one.site: (len(list_entries(one.datalist, "testing")), one.privacy.min_cases) for one in sites}
+    return {site: (n, least) for site, (n, least) in counts.items() if 0 < n < least}
+
+
+def _say_withheld(read: Job) -> str:
+    few = [f"{site} has {n} test cases and lets scores of {least} or more leave" for site, (n, least) in
+           sorted(_withheld(read).items())]  # fmt: skip
+    remedy = "; give it more test cases ('--split'), or write 'privacy: {min_cases: 2}' into its YAML"
+    return f"{join(few)}{remedy}" if few else ""
 
 
 def is_done(job: Path, workspace: Path) -> bool:

@@ -91,7 +91,8 @@ def charts(run: Run) -> dict[str, Chart]:
         named[UPDATES] = Chart(curves.updates, GEOMETRY)
     for section in sections_of(run):
         named |= section.charts(run)
-    return named | ({"gain": Chart(gain_chart)} if run.steps else {})
+    compared = run.steps and any(gain.ours is not None for row in rows(run) for gain in row)
+    return named | ({"gain": Chart(gain_chart)} if compared else {})
 
 
 def page(run: Run) -> str:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write what the documentation takes from the code: the JSON Schemas docs/schema/*.json, and docs/jobs.md.
 
-    scripts/write_docs.py
+    docs/write_pages.py
 
 By a schema an editor completes and checks FedMed's YAML files. To use one, let the first line of your file be, with
 the path or URL of the schema:
@@ -35,7 +35,7 @@ jobs/NAME`. A file of `studies/` is the study alone: `fedmed simulate studies/NA
 own, and `fedmed study package studies/NAME.yaml JOB` writes the job folder. Those that end in `_paper` have the
 published network and schedule and need a GPU; the others end on two CPU cores in minutes, on synthetic hospitals. What
 each is stands in its first lines; [methods](methods/) and [algorithms](algorithms.md) say more.
-`scripts/write_docs.py` writes this page.
+`docs/write_pages.py` writes this page.
 """
 
 

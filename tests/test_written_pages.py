@@ -4,13 +4,13 @@ import json
 import re
 from pathlib import Path
 
-import write_docs as module
+import write_pages as module
 import yaml
 from jsonschema import Draft202012Validator
 
 from tests.shipped import names, shipped
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[1]
 SITES = sorted((CHECKOUT / "site_configs" / "demo").glob("*.yaml"))
 
 
@@ -23,9 +23,9 @@ def errors(name, values):
 def test_what_is_written_is_current(monkeypatch, tmp_path, capsys):
     for name, text in module.pages().items():
         written = (CHECKOUT / "docs" / name).read_text(encoding="utf-8")
-        assert written == text, f"docs/{name} is out of date: run scripts/write_docs.py and commit the result"
+        assert written == text, f"docs/{name} is out of date: run docs/write_pages.py and commit the result"
     monkeypatch.setattr(module, "CHECKOUT", tmp_path)
-    monkeypatch.setattr("sys.argv", ["write_docs.py"])
+    monkeypatch.setattr("sys.argv", ["write_pages.py"])
     module.main()
     assert {str(path.relative_to(tmp_path / "docs")) for path in tmp_path.rglob("*.*")} == set(module.pages())
 
