@@ -14,6 +14,8 @@ import pytest
 import torch
 import yaml
 
+import fedmed  # noqa: F401 - before MONAI, which would load transformers
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # its handlers, left by an e2e test, may end any later fork of the tests
 SITES = {

@@ -48,6 +48,7 @@ def content(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_simulation_equals_the_loop(as_shown, tmp_path):
     shown = as_shown(SIM)
     run_job(shown["job"], tmp_path / "loop")
