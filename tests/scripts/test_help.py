@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import fedmed as fedmed_package
 from fedmed.commands.command_line import main
 from tests.commands import every_command, fedmed
 
@@ -46,6 +47,10 @@ def test_a_mistyped_word_gets_the_nearest(words, meant, capsys):
     assert main(words.split()) == 2
     said = capsys.readouterr().err
     assert meant in said
+
+
+def test_it_says_its_version(capsys):
+    assert main(["--version"]) == 0 and capsys.readouterr().out == f"fedmed {fedmed_package.__version__}\n"
 
 
 def test_a_full_disk_is_one_line(monkeypatch, capsys):

@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from fedmed import __version__
 from fedmed.commands import (
     adapt,
     demo,
@@ -41,8 +42,23 @@ class Ordered(TyperGroup):
         return [*first, *(name for name in super().list_commands(ctx) if name not in first)]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"fedmed {__version__}")
+        raise typer.Exit
+
+
+def _every_command(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print FedMed's version.")
+    ] = False,
+) -> None:
+    """Read what may stand before the name of a command."""
+
+
 def _app() -> typer.Typer:
     app = group("Train one model across hospitals whose images may not leave.", EXIT_CODES, Ordered)
+    app.callback(help=app.info.help, epilog=EXIT_CODES, cls=Ordered, no_args_is_help=True)(_every_command)
     add = partial(command, app)
     add(panel="Begin")(demo.demo)
     app.add_typer(prepare.app, name="prepare", rich_help_panel="A hospital")
