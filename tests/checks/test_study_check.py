@@ -64,7 +64,7 @@ def test_labels_that_the_study_does_not_name_are_told_with_what_to_do(write_job_
     lines = str(error.value).splitlines()[1:]
     assert len(lines) == 4 and lines[-1] == "- cxr_north: and 1 more"
     assert lines[0].startswith("- cxr_north: training, entry 1 (b.png): the label is 'viral', which is not a class")
-    assert lines[0].endswith("use one of normal, lobar, or name it in the study: classes: [normal, lobar, viral]")
+    assert lines[0].endswith("--merge NEW=OLD), or name it in the study: classes: [normal, lobar, viral]")
     check_study(write_job_of_pictures(classes=["viral", "normal"]))
 
 

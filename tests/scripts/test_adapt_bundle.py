@@ -19,7 +19,8 @@ def test_one_command_says_of_each_adaptation_why(adapt, exported_bundle, fedmed_
     lines = said.splitlines()
     assert lines[0].startswith(f"{out}: version ") and lines[0].endswith("scans")
     assert [line.split(":")[0].strip() for line in lines[1:4]] == ["intensity", "colour", "statistics"]
-    assert lines[-1] == f"before and after: {out / 'docs' / 'page.html'}", "nothing was changed"
+    assert lines[-2] == f"before and after: {out / 'docs' / 'page.html'}"
+    assert lines[-1].startswith("Nothing was changed: OUT is a copy of the bundle.")
 
 
 def test_mistakes_are_one_line_and_leave_nothing(adapt, exported_bundle, tmp_path):

@@ -80,7 +80,8 @@ def judge_classes(
     for entry in entries:
         if entry.label is not None and classes is not None and entry.label not in classes:
             text = f"{entry.where}: the label is '{entry.label}', which is not a class of the job; use one of "
-            text += f"{', '.join(classes)}, or name it in the study: classes: [{', '.join([*classes, entry.label])}]"
+            text += f"{', '.join(classes)}, or give it such a name (fedmed prepare cxr --merge NEW=OLD), "
+            text += f"or name it in the study: classes: [{', '.join([*classes, entry.label])}]"
             yield data_finding("class", text, entry.list, entry.number)
     counts = class_counts(entries)
     if role == "supervised":

@@ -134,10 +134,13 @@ def is_made(control: Path, kind: str, workspace: Path) -> bool:
     return True
 
 
-def check_study(folder: Path) -> None:
+def check_study(folder: Path, given: Path | None = None) -> None:
     """Read a job folder's sites, with settings, datalists and classes, its bundle, and the file the server starts from.
 
     No image is opened: this takes seconds, and what it finds would otherwise end the run in its first round.
+
+    Args:
+        given: path of the job or study that a person named, for the message.
 
     Raises:
         JobError: the job cannot be read; or the server or a site could not begin: names all of them, and why.
@@ -148,7 +151,7 @@ def check_study(folder: Path) -> None:
         faults += [f"{site}: {text}" for text in _at_site(site, folder)]
     if faults:
         lines = "".join(f"\n- {text}" for text in faults)
-        raise JobError(f"{job.name} cannot start; fedmed site check SITE --job {folder} says more:{lines}")
+        raise JobError(f"{job.name} cannot start; fedmed site check SITE --job {given or folder} says more:{lines}")
 
 
 def _at_server(job: Job, folder: Path) -> Iterator[str]:

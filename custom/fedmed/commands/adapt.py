@@ -75,5 +75,7 @@ def show(made: "Made") -> None:
     for one in made.adapted.decisions:
         print(f"  {one.name}: {'made' if one.made else 'not made'}: {in_terminal(one.why)}")
     print(f"before and after: {made.out / 'docs' / 'page.html'}")
-    if made.adapted.made:
+    if not made.adapted.made:
+        print("Nothing was changed: OUT is a copy of the bundle. The lines above say what each adaptation would need.")
+    else:
         print("Whether it is better nobody knows without labels: have some images marked, and compare both bundles.")

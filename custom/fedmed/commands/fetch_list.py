@@ -26,8 +26,11 @@ def fetch_list(
 
     Exit code: 0 all are there or none is needed, 1 one is missing or differs from what was published.
     """
-    from fedmed.jobs.job_folder import read_job
+    from fedmed.jobs.given_path import demand
     from fedmed.jobs.named_job import named_job
+
+    demand(named_job(study), "study", "job")  # at once, before PyTorch is loaded
+    from fedmed.jobs.job_folder import read_job
     from fedmed.jobs.needed_files import in_lines, needed_files
     from fedmed.settings.server import load_server
     from fedmed.settings.site import load_named

@@ -53,7 +53,9 @@ def command(
 def _shown(text: str) -> str:
     """Docstring as typer shows it: brackets are no markup, lines of one paragraph are joined, examples are not."""
     paragraphs = text.replace("[", r"\[").split("\n\n")
-    return "\n\n".join(dedent(part) if part.startswith(" ") else " ".join(part.split("\n")) for part in paragraphs)
+    return "\n\n".join(
+        dedent(part) if part.startswith((" ", "fedmed ")) else " ".join(part.split("\n")) for part in paragraphs
+    )
 
 
 def split_words(values: list[str]) -> list[str]:

@@ -1,12 +1,13 @@
 """``fedmed simulate``."""
 
+import logging
 import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedmed.commands.options import ended
+from fedmed.commands.options import ended, stop_says
 from fedmed.errors import FedMedError, JobError
 from fedmed.files import private_files
 
@@ -87,7 +88,12 @@ def simulate(
         os.environ[MODELS] = str(_models_folder(models.expanduser().resolve()))
     kind = LEFT_OUT if control else SILENT if silent_control else None
     options = RunOptions(threads, gpu, quiet, resume, kind)
-    ended(run(named_job(job).resolve(), workspace.expanduser().resolve(), options))
+    if not quiet:
+        logging.basicConfig(format="%(message)s")
+        logging.getLogger("fedmed.demo").setLevel(logging.INFO)  # a minute without a word looks like a fault
+    with stop_says("stopped before the first round; the same command begins anew"):
+        code = run(named_job(job).resolve(), workspace.expanduser().resolve(), options)
+    ended(code)
 
 
 def _models_folder(folder: Path) -> Path:

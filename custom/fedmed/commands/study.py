@@ -60,9 +60,10 @@ def check(
 
     fedmed study check my_study.yaml
     """
+    job = _job(study, settings, algorithm)
     from fedmed.jobs.study_summary import summary, summary_lines
 
-    told = summary(_job(study, settings, algorithm))
+    told = summary(job)
     print(json.dumps(told, indent=2) if as_json else "\n".join(summary_lines(told)))
 
 
@@ -80,9 +81,9 @@ def package(
     fedmed study package my_study.yaml jobs/short --set rounds=2 --set overrides.unsupervised.confidence=0.8
     fedmed study package jobs/covid_fssl jobs/fssl_prox --algorithm fedprox --set name=fssl_prox
     """
+    job = _job(study, settings, algorithm)
     from fedmed.jobs.job_folder import write_job
 
-    job = _job(study, settings, algorithm)
     written = write_job(job, folder, replace)
     then = "" if job.study.custom else "; submit it: docs/deployment.md"
     print(f"job written to {written}; every site needs its YAML. Simulate it: fedmed simulate {written}{then}")
@@ -93,6 +94,10 @@ def package(
 
 
 def _job(study: Path, settings: list[str], algorithm: str | None) -> "Job":
+    from fedmed.jobs.given_path import demand
+    from fedmed.jobs.named_job import named_job
+
+    demand(named_job(study), "study", "job")  # at once, before PyTorch is loaded
     from fedmed.jobs.job import Job
     from fedmed.jobs.study_settings import text_of, with_settings
     from fedmed.settings.server import load_server

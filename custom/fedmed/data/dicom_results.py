@@ -63,7 +63,10 @@ def find_series(folder: Path, name: str | None = None) -> tuple[Path, ...]:
         raise DataError(f"the folder {folder} cannot be read ({error.strerror}); correct the path") from error
     series = checked_series(folder)
     if not series:
-        raise DataError(f"{folder} holds no DICOM series; give the folder of the slices, not one above it")
+        raise DataError(
+            f"{folder} holds no DICOM series; give the folder of the slices, not one above it; of NIfTI files the "
+            "bundle's own inference makes masks, as its docs/README.md shows"
+        )
     if len(series) == 1 and (fault := series[0][1]):
         raise DataError(f"{folder}: {fault}")
     chosen = _chosen(folder, _named(folder, series), name)

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -115,10 +116,11 @@ class Exporter:
 
     def next_steps(self, out: Path) -> list[str]:
         """Lines for a terminal: uses of the exported bundle."""
-        run = f"(cd {out} && python -m monai.bundle run --config_file configs/inference.yaml"
-        served = [f"in MONAI Label:  scripts/label.sh /data/images {out}"] if self.kind.proposal else []
+        place = shlex.quote(str(out))
+        run = f"(cd {place} && python -m monai.bundle run --config_file configs/inference.yaml"
+        served = [f"in MONAI Label:  scripts/label.sh /data/images {place}"] if self.kind.proposal else []
         what = self.kind.card.inputs
-        adapted = f"at a hospital without labels:  fedmed adapt {out} /data/{what} {out}_adapted"
+        adapted = f"at a hospital without labels:  fedmed adapt {place} /data/{what} {place}_adapted"
         folder = f"on a folder of {what}:  {run} --dataset_dir /data/{what} --output_dir /data/results)"
         return [*served, folder, adapted]
 
@@ -329,7 +331,9 @@ class EncoderExporter(Exporter):
         return {title: names for title, names in overlays.items() if names and there.issuperset(names)}
 
     def next_steps(self, out: Path) -> list[str]:
-        run = f'(cd {out} && python -m monai.bundle run --config_file "{{}}" --dataset_dir /data/site)'
+        run = (
+            f'(cd {shlex.quote(str(out))} && python -m monai.bundle run --config_file "{{}}" --dataset_dir /data/site)'
+        )
         files = {title: [f"{CONFIGS}/{name}.yaml" for name in ("train", *names)]
                  for title, names in self.continuations.items()}  # fmt: skip
         return [

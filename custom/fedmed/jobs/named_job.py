@@ -1,14 +1,25 @@
 """The job folder or study that a person means by a path, or by the name of one of FedMed's own."""
 
+from difflib import get_close_matches
 from pathlib import Path
 
+from fedmed.errors import JobError
 from fedmed.files import SHIPPED
 
 
 def named_job(path: Path) -> Path:
-    """Path of what is named: as it is where something lies there, else FedMed's own job or study of that name."""
+    """Path of what is named: as it is where something lies there, else FedMed's own job or study of that name.
+
+    Raises:
+        JobError: there is neither, but a name that is nearly the same.
+    """
     path = path.expanduser()
     if path.exists() or len(path.parts) != 1:
         return path
     own = (SHIPPED / "jobs" / path.name, SHIPPED / "studies" / f"{path.name}.yaml")
-    return next((place for place in own if place.exists()), path)
+    if place := next((place for place in own if place.exists()), None):
+        return place
+    names = [one.stem for folder in ("jobs", "studies") for one in (SHIPPED / folder).glob("[!.]*")]
+    if near := get_close_matches(path.name, names, 1, 0.8):
+        raise JobError(f"{path} is not there; did you mean '{near[0]}'?")
+    return path

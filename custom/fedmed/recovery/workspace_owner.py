@@ -43,7 +43,10 @@ def owned(workspace: Path) -> Iterator[int]:
 def check_workspace(workspace: Path, job: Path) -> None:
     """Refuse a workspace that NVFlare, which deletes the folder at every start, must not delete."""
     if " " in str(workspace):
-        raise JobError(f"the workspace {workspace} has a space in its path, which NVFlare's simulator cannot handle")
+        raise JobError(
+            f"the workspace {workspace} has a space in its path, which NVFlare's simulator cannot handle; "
+            "choose another, such as --workspace /tmp/run"
+        )
     if job.is_relative_to(workspace) or Path.cwd().is_relative_to(workspace):
         raise JobError(
             f"the workspace {workspace} holds the job or the current folder and would be deleted; choose another"

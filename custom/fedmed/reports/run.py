@@ -33,7 +33,8 @@ def server_folder(folder: Path) -> Path:
         JobError: the folder is missing or not that of a run, or the run stopped before it began.
     """
     if not folder.is_dir():
-        raise JobError(f"no run at {folder}: the folder does not exist; give the workspace of a simulator run")
+        what = "it is a file" if folder.exists() else "the folder does not exist"
+        raise JobError(f"no run at {folder}: {what}; give the workspace of a simulator run")
     places = (folder / place for place in SERVER_FOLDERS)
     if records := next((place for place in places if (place / "run.json").is_file()), None):
         return records

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,15 @@ def find_site_file(site: str, workspace: Path | None = None) -> Path:
         if place.is_file():
             return place
     looked = "\n".join(f"    {place}" for place in places)
+    there = {path.stem for folder in folders_of("sites", SITES) for path in folder.glob("*.yaml")}
+    there |= {path.stem for folder in folders_of("sites", SITES) for path in folder.glob("*/*.yaml")}
+    near = get_close_matches(site, there, 1)
+    meant = f"Did you mean '{near[0]}'? " if near else f"There are {', '.join(sorted(there))}. " if there else ""
     unset = "$FEDMED_HOME is not set; if the site was prepared with it, first: export FEDMED_HOME=FOLDER\n"
     unset = "" if os.environ.get("FEDMED_HOME") else unset
     raise SiteConfigError(
-        f"site '{site}' has no configuration file. Looked at:\n{looked}\n{unset}Write one:\n{EXAMPLE}"
+        f"site '{site}' has no configuration file. Looked at:\n{looked}\n{meant}{unset}Let fedmed prepare make one, or "
+        f"write:\n{EXAMPLE}"
     )
 
 

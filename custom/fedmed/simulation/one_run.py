@@ -72,6 +72,7 @@ def simulate_one(job: Path, workspace: Path, options: RunOptions, scratch: Path,
     """
     from fedmed.reports.live import Follower, identity, last_error
     from fedmed.reports.run import JOB_FOLDER
+    from fedmed.reports.words import count
 
     program, sites, quiet = nvflare(), job_sites(job), options.quiet  # an error comes before the workspace is renamed
     threads = min(options.threads or len(sites), len(sites))
@@ -83,7 +84,10 @@ def simulate_one(job: Path, workspace: Path, options: RunOptions, scratch: Path,
     outcome = workspace / "server" / JOB_FOLDER / "result.json"
     before, follower = identity(outcome), Follower(workspace, job.name, sites, who, then)
     if not quiet:
-        print(f"{who}{job.name}: {len(sites)} sites, {threads} threads; NVFlare's output: {log}", flush=True)
+        print(
+            f"{who}{job.name}: {count(len(sites), 'site')}, {count(threads, 'thread')}; NVFlare's output: {log}",
+            flush=True,
+        )
     shared = {SHARED_ROUNDS: str(scratch / "rounds")} if options.control else {}
     mark = uuid.uuid4().hex
     with log.open("wb") as noise:
@@ -153,4 +157,6 @@ def hint(workspace: Path) -> str:
     from fedmed.recovery.interrupted_workspace import records
 
     kept = Checkpoints(records(workspace)).rounds
-    return "the same command with --resume continues after the last good round\n" if kept else ""
+    if kept:
+        return "the same command with --resume continues after the last good round\n"
+    return "no round was finished: the same command, without --resume, begins anew\n"

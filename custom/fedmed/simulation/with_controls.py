@@ -19,11 +19,11 @@ def simulate(job: Path, workspace: Path, options: RunOptions) -> int:
         FedMedError: it cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="fedmed-simulate-") as scratch:
-        return simulate_folder(packaged(job, Path(scratch)), workspace, options, Path(scratch))
+        return simulate_folder(packaged(job, Path(scratch)), workspace, options, Path(scratch), job)
 
 
-def simulate_folder(job: Path, workspace: Path, options: RunOptions, scratch: Path) -> int:
-    """As :func:`simulate`, of a job folder; ``scratch`` is a folder for what is made on the way."""
+def simulate_folder(job: Path, workspace: Path, options: RunOptions, scratch: Path, given: Path) -> int:
+    """As :func:`simulate`, of the folder of the job or study ``given``; what is made on the way goes to ``scratch``."""
     sites, threads = job_sites(job), options.threads
     check_workspace(workspace, job)
     if threads is not None and not 1 <= threads <= len(sites):
@@ -31,7 +31,7 @@ def simulate_folder(job: Path, workspace: Path, options: RunOptions, scratch: Pa
     if any(job.glob("app_*/config/study.yaml")):
         from fedmed.checks.control_check import check_study
 
-        check_study(job)
+        check_study(job, given)
     with owned(workspace) as lock:
         options = replace(options, lock=lock)
         if options.control:

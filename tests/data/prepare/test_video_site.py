@@ -371,3 +371,13 @@ def test_the_real_frames_become_four_sites(tmp_path):
     assert MAIN([str(DATA / "surgery_cholect50"), *arguments]) == 0
     frames = [len(list(path.glob("prepared/videos/*/*.jpg"))) for path in sorted(tmp_path.iterdir())]
     assert frames == [243, 160, 441, 120]
+
+
+def test_a_site_of_scans_does_not_become_one_of_videos(plain, tmp_path, capsys):
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "prepare_report.csv").touch()
+    (site / "datalist.json").write_text('{"training": [{"image": "a.nii.gz", "label": "b.nii.gz"}]}')
+    assert MAIN([plain, "--site", "s", "--out", site, "--workers", "1"]) == 2
+    assert "holds a site of volumes, and this one is of videos; give another name" in capsys.readouterr().err
+    assert "a.nii.gz" in (site / "datalist.json").read_text()

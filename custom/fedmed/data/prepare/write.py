@@ -13,6 +13,7 @@ from fedmed.data.image_size import UNREADABLE, nifti_header
 from fedmed.data.prepare.case import Checked
 from fedmed.data.prepare.folder import DATALIST, PREPARED, REPORT, publish, visible_files
 from fedmed.data.prepare.report import LISTS, Prepared, page, row_of, table
+from fedmed.errors import DataError
 
 YAML_HEAD = """\
 # Site '{site}'. Put this file where the federation looks for it (a provisioned site: local/fedmed_site.yaml in its
@@ -34,11 +35,30 @@ WRITTEN = {
 
 
 def write_site(prepared: Prepared, staging: Path, site: str, settings: Mapping[str, object]) -> None:
-    """Write a site's files into ``staging``, check them, and turn it into the site's folder."""
+    """Write a site's files into ``staging``, check them, and turn it into the site's folder.
+
+    Raises:
+        DataError: they are not fit for training, or the folder holds a site of another kind of images.
+    """
     write_files(prepared, staging, site, settings)
+    before, now = _kind(prepared.out / DATALIST), _kind(staging / DATALIST)
+    if before not in ("", now):
+        raise DataError(
+            f"{prepared.out} holds a site of {before}, and this one is of {now}; give another name with --site, or "
+            "delete the folder"
+        )
     root = staging if prepared.data_root == prepared.out else prepared.data_root
     require_readable(staging / DATALIST, root, prepared.classes, prepared.form)
     publish(staging, prepared.out)
+
+
+def _kind(datalist: Path) -> str:
+    """Images of a site as its datalist names them; empty where there is none that can be read."""
+    try:
+        first = next(entry for entries in json.loads(datalist.read_text("utf-8")).values() for entry in entries)
+        return "videos" if "video" in first else "volumes" if ".nii" in first["image"] else "pictures"
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, StopIteration):
+        return ""
 
 
 def require_readable(

@@ -23,6 +23,8 @@ Lines = Sequence[Mapping[str, str]]
 Names = Sequence[str] | None
 SAME = 1e-6  # seconds
 ODD_RATIO = 1.2  # of lengths: beyond it the table is rather of another rate than of another video
+SINGLE = "take single frames (a study: overlays: [single_frames]; a bundle: rate: null)"
+LEAVE_OUT = "fedmed prepare video --leave-out PHASE takes single frames without those of a phase"
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ class TimedLabels:
         missing = long & (times - self.seconds[rows] > self.interval - SAME) & (rows >= 0)
         if missing.any():
             frame = int(np.argmax(missing))
-            line, hint = int(rows[frame]) + 2, "" if rate is None else ", or take single frames with rate: null"
+            line, hint = int(rows[frame]) + 2, "" if rate is None else f", or {SINGLE}"
             raise DataError(
                 f"{self.path}: no row from line {line} ({self.seconds[line - 2]:g} s) to line {line + 1} "
                 f"({self.seconds[line - 1]:g} s), though one comes every {self.interval:g} s, and the frame of "
@@ -273,7 +275,7 @@ def _column(name: str) -> str:
 
 def _phase(path: Path, line: int, name: str, known: Sequence[str]) -> int:
     if name not in known or not name:
-        raise DataError(f"{path}: line {line}: {unknown('phase', name, known)}")
+        raise DataError(f"{path}: line {line}: {unknown('phase', name, known)}; {LEAVE_OUT}")
     return known.index(name)
 
 

@@ -32,6 +32,9 @@ class CholecT50(Layout):
     def _recording(self, folder: Path, video: Path) -> Recording:
         labels = folder / "labels" / f"{video.name}.json"
         names = sorted(path.name for path in video.iterdir() if path.suffix.lower() in PICTURES)
+        if not labels.is_file():
+            remedy = "for frames without labels put frames.csv (columns file, second) beside them: --layout plain"
+            return Recording(video.name, video, fault=f"{labels} is missing; {remedy}")
         try:
             rate = _rate(_read(labels), labels)
             if odd := next((name for name in names if not Path(name).stem.isdigit()), None):

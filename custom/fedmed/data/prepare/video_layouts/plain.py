@@ -25,7 +25,10 @@ class Plain(Layout):
     relative to the table, and ``second`` or ``frame``, the number of a frame counted from 0.
     """
 
-    about = "videos/a.mp4 with labels/a.csv and masks/a/, or as videos.csv lists them"
+    about = (
+        "videos/a.mp4, or a folder of frames with frames.csv (columns file, second); labels/a.csv and masks/a/ where "
+        "there are some; or as videos.csv lists them"
+    )
     phases = tools = None
 
     def fits(self, folder: Path) -> bool:
