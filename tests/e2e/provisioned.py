@@ -1,4 +1,4 @@
-"""A real federation on this machine for tests: kits by scripts/provision.sh, one process a participant, TLS."""
+"""A real federation on this machine for tests: kits by fedmed provision, one process a participant, TLS."""
 
 import contextlib
 import os
@@ -29,10 +29,14 @@ class Provisioned:
         folder: everything lies in it, the private home too.
         port: that the server listens to.
         sites: site -> role.
+        python: of the environment in which all participants work.
     """
 
-    def __init__(self, folder: Path, port: int, sites: dict[str, str] = SITES) -> None:
+    def __init__(
+        self, folder: Path, port: int, sites: dict[str, str] = SITES, python: str | Path = sys.executable
+    ) -> None:
         self.folder, self.port, self.sites, self._sessions = folder, port, dict(sites), {}
+        self.python = python
         self.out = folder / "federation"
         self.provision(self._project())
 
@@ -57,7 +61,7 @@ class Provisioned:
 
     def command(self, name: str, *arguments: object) -> str:
         """Run ``fedmed provision`` or ``add-site`` for this federation and return what it says."""
-        command = [sys.executable, "-m", "fedmed", name, *map(str, arguments), "--out", str(self.out)]
+        command = [str(self.python), "-m", "fedmed", name, *map(str, arguments), "--out", str(self.out)]
         run = subprocess.run(command, capture_output=True, text=True, env=self.environment(""), timeout=1800)
         assert run.returncode == 0, run.stdout + run.stderr
         return run.stdout
@@ -70,7 +74,7 @@ class Provisioned:
     def environment(self, name: str) -> dict[str, str]:
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        path = f"{Path(self.python).parent}{os.pathsep}{os.environ['PATH']}"
         of_site = {
             "HOME": str(home),
             "MPLCONFIGDIR": matplotlib.get_cachedir(),

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +14,7 @@ import pytest
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed_demo import demo_site
+from tests.e2e.provisioned import Provisioned
 from tests.kinds.volume_hospital import hospital
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -77,6 +79,7 @@ def fedmed(wheel, tmp_path):
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
         return done.stdout
 
+    run.python = python
     return run
 
 
@@ -88,15 +91,19 @@ def test_from_images_to_a_bundle_without_a_checkout(fedmed, fedmed_home, tmp_pat
         fedmed("prepare", "ct", images, "--site", site, *(endings if site == "hospital_a" else ()))
     assert json.loads(fedmed("site", "check", "hospital_a", "--json"))["ready"]
     (tmp_path / "init.yaml").write_text(fedmed("study", "init", "consistency"))
-    short = ["sites={hospital_a: supervised, hospital_b: unsupervised}", "rounds=2", "steps=1", "warm_start.rounds=1"]
+    short = [
+        "sites={hospital_a: supervised, hospital_b: unsupervised}",
+        "rounds=2",
+        "steps=1",
+        "warm_start.rounds=1",
+        "custom=false",
+    ]
     fedmed("study", "package", "init.yaml", "job", *(word for one in short for word in ("--set", one)))
     assert "pip install" not in fedmed("study", "check", "job")
     fedmed("simulate", "job", "--workspace", "run")
     fedmed("export", "run", "lesions_segmentation")
     assert (tmp_path / "lesions_segmentation" / "models" / "model.ts").is_file()
-    (project,) = (tmp_path / "venv").glob("lib/python*/site-packages/fedmed/shipped/site_configs/project.yml")
-    fedmed("provision", project)
-    assert list((tmp_path / "fedmed").glob("*/kits/*/startup/*.key"))
+    federation_of_the_wheel(fedmed.python, tmp_path)
 
 
 def test_the_wheel_alone_trains_a_round(installed, tmp_path, monkeypatch):
@@ -114,3 +121,24 @@ def test_the_wheel_alone_trains_a_round(installed, tmp_path, monkeypatch):
     assert done.stdout.splitlines()[-1] == str(installed / "fedmed")
     result = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())
     assert set(result["test"]) == set(SITES)
+
+
+def federation_of_the_wheel(python, folder):
+    """Kits for a server and the two prepared sites, and one job over TLS, by that environment's processes alone."""
+    sites = {"hospital_a": "supervised", "hospital_b": "unsupervised"}
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (place := folder / "federation").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONPATH", raising=False)
+        federation = Provisioned(place, port, sites, python)
+        try:
+            for site in sites:
+                prepared = (folder / "home" / "sites" / site / f"{site}.yaml").read_text()
+                (federation.kit(site) / "local" / "fedmed_site.yaml").write_text(prepared)
+            federation.start_all()
+            meta = federation.finish(federation.submit(folder / "job"))
+            assert meta["status"] == "FINISHED:COMPLETED", (meta, federation.said("server", *sites))
+        finally:
+            federation.close()
