@@ -157,7 +157,7 @@ def test_mistakes_are_told_and_leave_nothing(package, tmp_path, settings, messag
     ("arguments", "message"),
     [
         (["package", "{tmp}/no.yaml", "{tmp}/job"], "no.yaml is not there"),
-        (["package", "{tmp}", "{tmp}/job"], "meta.json is missing; is {tmp} a job folder?"),
+        (["package", "{tmp}", "{tmp}/job"], "{tmp} is a folder that holds no job (meta.json is missing)"),
         (["package", "{job}/meta.json", "{tmp}/job"], "give the job's folder, {job}"),
         (["init", "fedmocco"], "'fedmocco' is unknown; there are agreement, consistency, "),
         (["init", "os.system"], "a job may not name the class"),
