@@ -11,8 +11,6 @@ from fedmed.commands.options import ended, stop_says
 from fedmed.errors import FedMedError, JobError
 from fedmed.files import private_files
 
-MODELS = "FEDMED_MODELS"  # in which a process of NVFlare finds the folder of --models
-
 
 @private_files()
 def simulate(
@@ -78,6 +76,7 @@ def simulate(
     if control and silent_control:
         raise FedMedError("--control and --silent-control exclude each other")
     from fedmed.jobs.named_job import named_job
+    from fedmed.jobs.needed_files import MODELS
     from fedmed.methods.control_kinds import LEFT_OUT, SILENT
     from fedmed.simulation.one_run import RunOptions
     from fedmed.simulation.with_controls import simulate as run
@@ -91,7 +90,7 @@ def simulate(
     if not quiet:
         logging.basicConfig(format="%(message)s")
         logging.getLogger("fedmed.demo").setLevel(logging.INFO)  # a minute without a word looks like a fault
-    with stop_says("stopped before the first round; the same command begins anew"):
+    with stop_says("stopped while no simulator was at work; what is finished stays"):
         code = run(named_job(job).resolve(), workspace.expanduser().resolve(), options)
     ended(code)
 

@@ -18,7 +18,7 @@ from fedmed.simulation.process import Workers, command_line, follow, nvflare, st
 
 @dataclass(frozen=True)
 class RunOptions:
-    """RunOptions of a simulation: sites at work at a time (None: all), GPUs, what is printed, which runs and controls.
+    """Options of a simulation: sites at work at a time (None: all), GPUs, what is printed, which runs and controls.
 
     Attributes:
         lock: descriptor of the workspace's lock, which the simulator holds too.
