@@ -20,6 +20,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from fedmed.jobs.study import Study
+from fedmed.jobs.study_summary import length
 from fedmed.provisioning.project_file import ProjectFile
 from fedmed.settings.server import ServerFile
 from fedmed.settings.site_file import SiteFile
@@ -70,8 +71,7 @@ def _row(study: Study, text: str) -> str:
     what = " ".join(line.lstrip("# ").strip() for line in says).replace("|", "\\|")
     counts = Counter(study.sites.values())
     sites = ", ".join(f"{counts[role]} {words}" for role, words in ROLES.items() if counts[role])
-    length = f"{study.steps} steps" if study.steps else f"{study.epochs:g} epoch{'s' * (study.epochs != 1)}"
-    return f"{what} | {sites} | {study.rounds} round{'s' * (study.rounds != 1)} of {length}"
+    return f"{what} | {sites} | {length(study.rounds, study.steps, study.epochs)}"
 
 
 def pages() -> dict[str, str]:

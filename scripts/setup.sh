@@ -101,10 +101,10 @@ if command -v flock >/dev/null; then # two set-ups at a time would spoil each ot
     flock --nonblock 9 || { say "waiting for another set-up of this checkout" && flock 9; }
 fi
 
+was_there=yes
 if ! usable; then
+    was_there=
     make_venv
-elif [[ ! -f $stamp ]] || ! fresh "$stamp" requirements.txt pyproject.toml requirements.txt "$(lock_for .venv/bin/python "")"; then
-    say "updating .venv"
 fi
 # Python compiles what it imports, once; to compile every file of every package takes a minute, and most are never used.
 compile=--no-compile
@@ -126,6 +126,7 @@ bring() { # stamp, and as for install
     local files=(requirements.txt pyproject.toml "$3" "$2")
     ! fresh "$1" "${files[@]}" || return 1
     rm -f "$1"
+    [[ -z $was_there || $3 != requirements.txt ]] || say "updating .venv"
     [[ -n $2 ]] || say "no lock file for this platform, or FEDMED_LOCK=none: what $3 brings along is not pinned"
     local size=""
     [[ $3 != requirements.txt ]] || size="the first time some minutes and about 3 GB; "

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -14,6 +13,7 @@ import pytest
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed_demo import demo_site
+from tests.e2e.conftest import free_port
 from tests.e2e.provisioned import Provisioned
 from tests.kinds.volume_hospital import hospital
 
@@ -126,13 +126,10 @@ def test_the_wheel_alone_trains_a_round(installed, tmp_path, monkeypatch):
 def federation_of_the_wheel(python, folder):
     """Kits for a server and the two prepared sites, and one job over TLS, by that environment's processes alone."""
     sites = {"hospital_a": "supervised", "hospital_b": "unsupervised"}
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     (place := folder / "federation").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONPATH", raising=False)
-        federation = Provisioned(place, port, sites, python)
+        federation = Provisioned(place, free_port(), sites, python)
         try:
             for site in sites:
                 prepared = (folder / "home" / "sites" / site / f"{site}.yaml").read_text()

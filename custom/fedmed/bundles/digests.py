@@ -87,22 +87,22 @@ def file_digests(root: Path) -> Iterator[tuple[str, str]]:
     """(path in the bundle, SHA-256) of all its files but the list of digests itself and its signature."""
     for path in bundle_files(root):
         if (name := path.relative_to(root).as_posix()) not in (DIGESTS, SIGNATURE):
-            yield name, _sha256(path)
+            yield name, sha256_of(path)
 
 
 def whole_digest(root: Path) -> str:
     """One SHA-256 of the names and contents of all files of a bundle: by it a person says which one is trusted."""
     digest = hashlib.sha256()
     for path in bundle_files(root):
-        digest.update(f"{path.relative_to(root).as_posix()}\0{_sha256(path)}\n".encode())
+        digest.update(f"{path.relative_to(root).as_posix()}\0{sha256_of(path)}\n".encode())
     return digest.hexdigest()
 
 
 def _is(path: Path, digest: str) -> bool:
-    return path.is_file() and _sha256(path) == digest
+    return path.is_file() and sha256_of(path) == digest
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -1,6 +1,6 @@
 """A job and its controls on this machine: written and checked before any run begins."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fedmed.checks.checked_site import CheckedSite
@@ -51,10 +51,11 @@ def write_control(job: Path, scratch: Path, kind: str = LEFT_OUT) -> Path:
             not begin.
     """
     read = read_job(job, load_server().allowed_classes)
-    if not (scored := _scored(read)):
+    cases = _test_cases(read)
+    if not (scored := {site for site, (n, _) in cases.items() if n}):
         raise JobError(f"{read.name} has no control: no site has a list 'testing', which both runs would score")
-    if not (scored - _withheld(read).keys()):
-        raise JobError(f"{read.name} has no control: nobody would see a test score. {_say_withheld(read)}")
+    if not any(n >= least for n, least in cases.values()):
+        raise JobError(f"{read.name} has no control: nobody would see a test score. {_withheld(cases)}")
     if (place := FOLDERS[kind]) in read.study.sites:
         raise JobError(f"{read.name} has no control: its folder would be that of the site '{place}'; rename the site")
     control = control_job(read, unscored=set(read.study.sites) - scored, kind=kind)
@@ -73,31 +74,30 @@ def unmeasured(job: Path) -> str:
         JobError: as :func:`write_control`.
     """
     read = read_job(job, load_server().allowed_classes)
-    if not (missing := sorted(set(read.study.of_role("unsupervised")) - _scored(read))):
-        return _say_withheld(read)
+    cases = _test_cases(read)
+    few = _withheld(cases)
+    if not (missing := sorted(site for site in read.study.of_role("unsupervised") if not cases[site][0])):
+        return few
     have, gain = ("has", "it gains") if len(missing) == 1 else ("have", "they gain")
-    few = _say_withheld(read)
     return (f"{few}. " if few else "") + (
         f"{join(missing)} {have} no list 'testing', so neither run is scored there, and what {gain} stays unknown. "
         "Labels of a few cases, used for this test alone, would tell: prepare the site with them and '--split 0 0 1'"
     )
 
 
-def _scored(read: Job) -> set[str]:
-    """The sites that have a test list."""
-    return {site for site in read.study.sites if list_entries(load_site(site).datalist, "testing")}
-
-
-def _withheld(read: Job) -> dict[str, tuple[int, int]]:
-    """Sites that keep their test scores to themselves -> cases of the test list, and the fewest whose scores leave."""
+def _test_cases(read: Job) -> dict[str, tuple[int, int]]:
+    """Site -> cases of its test list, and the fewest whose scores it lets go."""
     sites = [load_site(site) for site in read.study.sites]
-    counts = {one.site: (len(list_entries(one.datalist, "testing")), one.privacy.min_cases) for one in sites}
-    return {site: (n, least) for site, (n, least) in counts.items() if 0 < n < least}
+    return {one.site: (len(list_entries(one.datalist, "testing")), one.privacy.min_cases) for one in sites}
 
 
-def _say_withheld(read: Job) -> str:
-    few = [f"{site} has {n} test cases and lets scores of {least} or more leave" for site, (n, least) in
-           sorted(_withheld(read).items())]  # fmt: skip
+def _withheld(cases: Mapping[str, tuple[int, int]]) -> str:
+    """Say which sites keep their test scores to themselves; empty where none does."""
+    few = [
+        f"{site} has {n} test cases and lets scores of {least} or more leave"
+        for site, (n, least) in sorted(cases.items())
+        if 0 < n < least
+    ]
     remedy = "; give it more test cases ('--split'), or write 'privacy: {min_cases: 2}' into its YAML"
     return f"{join(few)}{remedy}" if few else ""
 

@@ -32,12 +32,12 @@ def adapt(
     adaptation: Annotated[
         list[AdaptationName],
         typer.Option(help="Make these and no others, repeatable; by default each decides by the images."),
-    ] = [],  # noqa: B006 - typer copies it
+    ] = [],
     few: Annotated[
         bool, typer.Option("--few", help="Also with fewer than 20 images, 5 scans, 2 videos or 40 frames.")
     ] = False,
     device: Device = None,
-    trust: Trust = [],  # noqa: B006
+    trust: Trust = [],
     replace: Replace = False,
 ) -> None:
     """Adapt an exported bundle to a hospital's own images, which nobody has labelled; nothing leaves this machine.

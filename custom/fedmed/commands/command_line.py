@@ -58,7 +58,7 @@ def _every_command(
 
 def _app() -> typer.Typer:
     app = group("Train one model across hospitals whose images may not leave.", EXIT_CODES, Ordered)
-    app.callback(help=app.info.help, epilog=EXIT_CODES, cls=Ordered, no_args_is_help=True)(_every_command)
+    app.callback()(_every_command)
     add = partial(command, app)
     add(panel="Begin")(demo.demo)
     app.add_typer(prepare.app, name="prepare", rich_help_panel="A hospital")

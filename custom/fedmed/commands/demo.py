@@ -1,13 +1,12 @@
 """``fedmed demo``."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fedmed.commands.options import demand_hospitals
 from fedmed.commands.simulate import simulate
-from fedmed.errors import FedMedError
 
 
 def demo(
@@ -22,6 +21,5 @@ def demo(
     runs in NVFlare's simulator, then without that hospital, and with it adapting and learning nothing; at the end
     stands what each gains, and the path of the HTML report. The run replaces that of an earlier demo.
     """
-    if find_spec("fedmed_demo") is None:
-        raise FedMedError("the synthetic hospitals are not installed: pip install 'fedmed[demo]'")
+    demand_hospitals()
     simulate(Path("covid_agreement"), workspace, threads=threads, resume=resume, control=True, quiet=quiet)

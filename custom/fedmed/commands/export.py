@@ -39,7 +39,7 @@ def export(
             metavar="NAME=TEXT",
             help="Word of that site, as in its YAML; it is written into the bundle, with the site's name. Repeatable.",
         ),
-    ] = [],  # noqa: B006 - typer copies it
+    ] = [],
     onnx: Annotated[bool, typer.Option("--onnx", help="Also write models/model.onnx, compared with PyTorch.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Run MONAI's checks, and compare inference before and after.")

@@ -26,16 +26,15 @@ def fetch_list(
 
     Exit code: 0 all are there or none is needed, 1 one is missing or differs from what was published.
     """
-    from fedmed.jobs.given_path import demand
-    from fedmed.jobs.named_job import named_job
+    from fedmed.jobs.named_job import study_or_job
 
-    demand(named_job(study), "study", "job")  # at once, before PyTorch is loaded
+    place = study_or_job(study)
     from fedmed.jobs.job_folder import read_job
     from fedmed.jobs.needed_files import in_lines, needed_files
     from fedmed.settings.server import load_server
     from fedmed.settings.site import load_named
 
-    job = read_job(named_job(study), load_server().allowed_classes)
+    job = read_job(place, load_server().allowed_classes)
     files = needed_files(job, load_named(site) if site else None)
     if as_json:
         print(json.dumps([asdict(one) for one in files], indent=2, default=str))

@@ -28,7 +28,7 @@ def infer(
         ),
     ] = None,
     device: Device = None,
-    trust: Trust = [],  # noqa: B006 - typer copies it
+    trust: Trust = [],
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite OUT.dcm.")] = False,
 ) -> None:
     """Segment a DICOM CT series with an exported bundle; the result is a DICOM segmentation of that series.

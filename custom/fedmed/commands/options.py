@@ -4,14 +4,14 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from importlib.util import find_spec
 from textwrap import dedent
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from fedmed.interrupts import end_workers
+from fedmed.errors import FedMedError
 
 HELP: dict[str, Any] = {"help_option_names": ["--help", "-h"]}
 # Of a command that another program reads: all its words go there, --help too.
@@ -71,15 +71,19 @@ def ended(code: int) -> None:
 
 @contextmanager
 def stop_says(text: str) -> Iterator[None]:
-    """End the processes of a command that a person or a scheduler stops meanwhile, and say ``text``."""
+    """Say ``text`` when a person or a scheduler stops the command meanwhile; its processes end with it."""
     try:
         yield
     except KeyboardInterrupt:
-        end_workers()
         print(text, file=sys.stderr)
         raise typer.Exit(130) from None
 
 
-def existing(path: Path | None) -> Path | None:
-    """Absolute path with ``~`` resolved, or nothing."""
-    return path and path.expanduser().absolute()
+def demand_hospitals() -> None:
+    """Find the package of the synthetic hospitals.
+
+    Raises:
+        FedMedError: it is not installed.
+    """
+    if find_spec("fedmed_demo") is None:
+        raise FedMedError("the synthetic hospitals are not installed: pip install 'fedmed[demo]'")

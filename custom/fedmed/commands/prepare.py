@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedmed.commands.options import AS_IT_IS, command, group, split_words, stop_says
+from fedmed.commands.options import AS_IT_IS, command, demand_hospitals, group, split_words, stop_says
 from fedmed.commands.research import run_module
 from fedmed.errors import DataError, FedMedError
 from fedmed.files import fedmed_home, private_files
@@ -264,8 +264,5 @@ def video(
 @command(app, settings=AS_IT_IS)
 def demo(context: typer.Context) -> None:
     """Make the images or videos of the synthetic hospitals before the first job needs them."""
-    from importlib.util import find_spec
-
-    if find_spec("fedmed_demo") is None:
-        raise FedMedError("the synthetic hospitals are not installed: pip install 'fedmed[demo]'")
+    demand_hospitals()
     run_module("fedmed_demo", context.args)

@@ -23,7 +23,7 @@ def report(
             help="Run of the same job without the sites that have no labels; again for one in which they adapt and "
             "learn nothing. Default: RUN/control and RUN/control_adapted, if there are such.",
         ),
-    ] = [],  # noqa: B006 - typer copies it
+    ] = [],
     as_json: AsJson = False,
 ) -> None:
     """Write the report of a run: one HTML page that opens anywhere, and PNGs next to it.

@@ -94,17 +94,16 @@ def package(
 
 
 def _job(study: Path, settings: list[str], algorithm: str | None) -> "Job":
-    from fedmed.jobs.given_path import demand
-    from fedmed.jobs.named_job import named_job
+    from fedmed.jobs.named_job import study_or_job
 
-    demand(named_job(study), "study", "job")  # at once, before PyTorch is loaded
+    place = study_or_job(study)
     from fedmed.jobs.job import Job
     from fedmed.jobs.study_settings import text_of, with_settings
     from fedmed.settings.server import load_server
 
     allowed = load_server().allowed_classes
     chosen = [f"algorithm={algorithm}"] if algorithm else []
-    text = with_settings(text_of(study, allowed), [*chosen, *settings], str(study))
+    text = with_settings(text_of(place, allowed), [*chosen, *settings], str(study))
     return Job.parse(text, str(study), allowed)
 
 

@@ -5,6 +5,18 @@ from pathlib import Path
 
 from fedmed.errors import JobError
 from fedmed.files import SHIPPED
+from fedmed.jobs.given_path import demand
+
+
+def study_or_job(path: Path) -> Path:
+    """As :func:`named_job`, of what must be there; loads neither PyTorch nor MONAI, so that a mistake is said at once.
+
+    Raises:
+        JobError: it is neither a study nor a job folder; says what it is, and which command takes it.
+    """
+    place = named_job(path)
+    demand(place, "study", "job")
+    return place
 
 
 def named_job(path: Path) -> Path:

@@ -1,12 +1,12 @@
 """Files that a study needs from outside, for ``fedmed fetch-list``: nothing of them is ever downloaded."""
 
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.digests import sha256_of
 from fedmed.bundles.external_files import ExternalFile, external_files
 from fedmed.bundles.site_facts import attributes_needed
 from fedmed.errors import JobError
@@ -113,7 +113,7 @@ def find_model(bundle: Bundle, key: str, name: str, content: str = "") -> Path:
         looked = " or ".join(map(str, folders))
         raise JobError(f"{key} '{name}' is not in {looked}; put it there, at the server{content}. {SAYS_MORE}")
     for listed in external_files(bundle):
-        if listed.name == name and listed.sha256 and listed.differs(digest := _digest(path)):
+        if listed.name == name and listed.sha256 and listed.differs(digest := sha256_of(path)):
             raise JobError(
                 f"{key} {path} is not the published file: its SHA-256 is {digest}, that of {listed.source} "
                 f"{'is' if len(listed.sha256) == 64 else 'begins with'} {listed.sha256}; copy it again, or give a "
@@ -189,12 +189,7 @@ def _looked_for(file: NeededFile) -> NeededFile:
         return file
     if path.is_dir():
         return replace(file, found=path)
-    return replace(file, found=path, bytes=path.stat().st_size, digest=_digest(path))
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return replace(file, found=path, bytes=path.stat().st_size, digest=sha256_of(path))
 
 
 def in_lines(file: NeededFile) -> Iterator[str]:

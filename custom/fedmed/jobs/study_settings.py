@@ -1,4 +1,4 @@
-"""Text of a study as a person names it, with other values for some of its keys."""
+"""Text of a study, with other values for some of its keys."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,9 +7,7 @@ from typing import Any
 import yaml
 
 from fedmed.errors import JobError
-from fedmed.jobs.given_path import demand
 from fedmed.jobs.job_folder import read_job
-from fedmed.jobs.named_job import named_job
 from fedmed.jobs.study_text import changed_text
 from fedmed.yaml_limits import load_limited
 
@@ -20,10 +18,8 @@ def text_of(path: Path, allowed: Sequence[str] = ()) -> str:
     Raises:
         JobError: it cannot be read, or the folder is not a sound job.
     """
-    path = named_job(path)
     if path.is_dir():
         return read_job(path, allowed).text
-    demand(path, "study")
     try:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:

@@ -10,6 +10,12 @@ from fedmed.jobs.needed_files import needed_files
 ROLES = {"supervised": "with labels", "unsupervised": "without labels", "evaluate": "only scored"}
 
 
+def length(rounds: int, steps: int | None, epochs: float | None) -> str:
+    """Rounds of a study, and the steps or epochs of each, in words."""
+    of_round = f"{steps} steps" if steps else f"{epochs:g} epoch{'s' * (epochs != 1)}"
+    return f"{rounds} round{'s' * (rounds != 1)} of {of_round}"
+
+
 def summary(job: Job) -> dict[str, Any]:
     """Plain values that say what a job is: its method, bundle, sites, length and the values beside the model."""
     study = job.study
@@ -33,13 +39,12 @@ def summary_lines(told: dict[str, Any]) -> list[str]:
     """The same as sentences."""
     counts = Counter(told["sites"].values())
     sites = ", ".join(f"{counts[role]} {words}" for role, words in ROLES.items() if counts[role])
-    length = f"{told['steps']} steps" if told["steps"] else f"{told['epochs']:g} epoch{'s' * (told['epochs'] != 1)}"
     lines = [
         f"{told['name']}: a sound study",
         f"  method    {told['method']}" + (f", with {told['algorithm']}" if told["algorithm"] else ""),
         f"  bundle    {told['bundle']}",
         f"  sites     {sites}: {', '.join(told['sites'])}",
-        f"  length    {told['rounds']} rounds of {length}",
+        f"  length    {length(told['rounds'], told['steps'], told['epochs'])}",
     ]
     if names := told["allowed_extras"]:
         lines.append(f"  beside the model it asks for {', '.join(names)}; a site lets them go by")

@@ -66,8 +66,8 @@ def find_site_file(site: str, workspace: Path | None = None) -> Path:
         if place.is_file():
             return place
     looked = "\n".join(f"    {place}" for place in places)
-    there = {path.stem for folder in folders_of("sites", SITES) for path in folder.glob("*.yaml")}
-    there |= {path.stem for folder in folders_of("sites", SITES) for path in folder.glob("*/*.yaml")}
+    shapes = ("*.yaml", "*/*.yaml")
+    there = {path.stem for folder in folders_of("sites", SITES) for shape in shapes for path in folder.glob(shape)}
     near = get_close_matches(site, there, 1)
     meant = f"Did you mean '{near[0]}'? " if near else f"There are {', '.join(sorted(there))}. " if there else ""
     unset = "$FEDMED_HOME is not set; if the site was prepared with it, first: export FEDMED_HOME=FOLDER\n"
