@@ -16,10 +16,12 @@ from torch import Tensor
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.bundles.bundle_parser import named_tensors, parsed, seed_everything
 from fedmed.bundles.contract import Use
+from fedmed.class_paths import import_named
 from fedmed.data.datalist import UNLABELED, case_names, check_class_names, list_entries
 from fedmed.data.patients import TrainedOn, check_patients, owners
 from fedmed.data.video.video_features import encoder_digest
 from fedmed.errors import BundleError, JobError
+from fedmed.federation.alone_training import AloneTraining
 from fedmed.federation.opened_model import (
     OpenedModel,
     Progress,
@@ -38,7 +40,7 @@ from fedmed.federation.own_best import EarlierScores, OwnBest
 from fedmed.jobs.job import Job
 from fedmed.kinds.find_kind import check_bundle
 from fedmed.messages.answers import Answer, Extras, Release, Update
-from fedmed.messages.task import SELECTED, SITE_BEST, Task
+from fedmed.messages.task import ALONE, SELECTED, SITE_BEST, Task
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
@@ -79,6 +81,7 @@ class Client:
         self.should_abort = should_abort or (lambda: False)
         self.state = SiteState(self.folder, made_with(job, self.role))
         self.best = OwnBest(site.site, self.bundle, self.state)
+        self.alone = AloneTraining(job, self.role, site, self.bundle, self.folder, self.state)
         self.earlier = EarlierScores()
         self.trains_on = TrainedOn()
         self.progress = Progress(site.site, self.folder, stream)
@@ -122,7 +125,8 @@ class Client:
             metrics |= trained
         after = named_tensors(model.network)
         private = {name: after[name] for name in model.policy.private(after)}
-        self._keep(task, private, optimizer=optimizer.state_dict(), engine=engine)
+        alone = self.alone.train(task, model, self.should_abort)
+        self._keep(task, private, optimizer=optimizer.state_dict(), engine=engine, **alone)
         metrics["seconds"] = monotonic() - started
         difference = {name: after[name] - model.tensors[name] for name in model.policy.sent(after)}
         self.progress.event("end", task, **metrics)
@@ -183,6 +187,7 @@ class Client:
     def validate(self, task: Task) -> dict[str, float]:
         """Score the received model on the site's validation list; nothing without one."""
         metrics = self._score(task, self._open(task))
+        self.alone.validate(task, self.should_abort)
         self.progress.event("end", task, score=metrics.get(self.bundle.score.validation, math.nan))
         return metrics
 
@@ -206,8 +211,16 @@ class Client:
             write_patients(folder, case_names(entries), patients)
         if task.model == SITE_BEST:
             metrics["model_round"] = model.state["round"]
+        if task.model == ALONE:
+            metrics |= self._gain()
         self.progress.event("end", task, score=metrics.get(self.bundle.score.test, math.nan))
         return metrics
+
+    def _gain(self) -> dict[str, float]:
+        """Write the hospital's page, which stays here, and return its numbers of all cases together."""
+        job, gained = self.job, import_named(self.kind.gain)
+        numbers: dict[str, float] = gained(self.site, self.folder, self.bundle, job.method, job.recorded)
+        return numbers
 
     def _tested(self, task: Task, model: OpenedModel, folder: Path) -> dict[str, float]:
         corrections = self._scoring(task, model)
@@ -262,7 +275,7 @@ class Client:
         corrections = self._scoring(task, model)
         scores = validation_scores(model.parser, self.bundle.score, self.site, self.should_abort, corrections)
         self.progress.validated(task, self.bundle.score, scores[self.bundle.score.validation])
-        self.best.offer(task, model, scores)
+        self.best.offer(task, model.tensors, scores)
         if len(entries) == 1 and self.site.privacy.min_cases > 1:
             log.warning("%s: the score of its only 'validation' case stays here; other sites choose the model", name)
             return {}
@@ -274,7 +287,7 @@ class Client:
 
     def _scoring(self, task: Task, model: OpenedModel) -> Corrections:
         """The site's corrections, as they were after the round that the site goes on from."""
-        corrections = self._corrections(model)
+        corrections = Corrections() if task.model == ALONE else self._corrections(model)
         if self.role == "evaluate":
             corrections.trains = False
             corrections.receive(task.extras)

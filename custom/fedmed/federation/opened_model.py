@@ -21,9 +21,9 @@ from fedmed.data.datalist import UNLABELED, list_entries
 from fedmed.durable_files import append_json
 from fedmed.errors import BundleError, DataError, StateError
 from fedmed.jobs.job import Job, RolePolicies
-from fedmed.messages.task import SITE_BEST, Task
+from fedmed.messages.task import ALONE, SITE_BEST, Task
 from fedmed.privacy.live_scalars import PROGRESS_LINES
-from fedmed.recovery.site_state import BEST_MODEL, SiteState
+from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
 from fedmed.training.corrected_steps import Corrections
@@ -214,16 +214,27 @@ def open_model(parser: ConfigParser, bundle: Bundle, job: Job, role: str, task: 
     network = initial_network(parser, job.study.seed)
     local = named_tensors(network)
     policy = RolePolicies(job, local, bundle.groups(network)).of(role, task.round)
-    if task.model == SITE_BEST:  # whole, with private layers: nothing of it comes with the task
-        best = kept.best()
+    if task.model in (SITE_BEST, ALONE):  # whole, with private layers: nothing of it comes with the task
+        best = kept.best() if task.model == SITE_BEST else kept.alone(task.private_round)
         if not best:
-            raise StateError(f"there is no {kept.folder / BEST_MODEL}: this site has scored no model of the run")
-        network.load_state_dict(best["tensors"], strict=True)
-        return OpenedModel(parser, network, policy, best["tensors"], best)
+            what = "scored" if task.model == SITE_BEST else "trained, alone,"
+            raise StateError(f"{kept.folder} holds no such model: this site has {what} none of the run")
+        return opened_with(parser, network, policy, best["tensors"], best)
     needs_state = task.name == "train" or policy.private(local)
     state = kept.load(task.private_round) if needs_state else {}
     received = kept.cached(task.round) if task.reuse else task.tensors
     tensors = merge({**local, **state.get("private", {})}, received, policy.received(local))
+    return opened_with(parser, network, policy, tensors, state)
+
+
+def opened_with(
+    parser: ConfigParser,
+    network: nn.Module,
+    policy: SharingPolicy,
+    tensors: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+) -> OpenedModel:
+    """Fill a network with all its tensors."""
     network.load_state_dict(tensors, strict=True)
     return OpenedModel(parser, network, policy, tensors, state)
 

@@ -6,10 +6,11 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from torch import Tensor
+
 from fedmed.bundles.bundle import Bundle
-from fedmed.federation.opened_model import OpenedModel
 from fedmed.messages.task import Task
-from fedmed.recovery.site_state import START, SiteState
+from fedmed.recovery.site_state import BEST_MODEL, START, SiteState
 from fedmed.training.calibration import calibrated, mean_temperature
 
 log = logging.getLogger("fedmed.site")
@@ -23,11 +24,11 @@ class OwnBest:
     site's own list. Nothing of it leaves the site but its scores.
     """
 
-    def __init__(self, site: str, bundle: Bundle, state: SiteState) -> None:
-        self.site, self.bundle, self.state = site, bundle, state
+    def __init__(self, site: str, bundle: Bundle, state: SiteState, name: str = BEST_MODEL) -> None:
+        self.site, self.bundle, self.state, self.name = site, bundle, state, name
         self._score: float | None = None  # of the one that is kept; None: not looked up yet
 
-    def offer(self, task: Task, model: OpenedModel, scores: Mapping[str, float]) -> None:
+    def offer(self, task: Task, tensors: Mapping[str, Tensor], scores: Mapping[str, float]) -> None:
         """Keep a model if its score is the site's best; on a tie the earlier one stays.
 
         Args:
@@ -38,13 +39,15 @@ class OwnBest:
         """
         score, round = scores[self.bundle.score.validation], task.round - (task.name == "train")
         if self._score is None:
-            self._score = self.state.best().get("score", -math.inf)
+            self._score = self.state.best(self.name).get("score", -math.inf)
         if round > START and score <= self._score:  # a run's first model counts, whatever an earlier run left here
             return
         temperature = mean_temperature({self.site: scores}, [self.site])
-        self.state.keep_best(round, score, calibrated(model.tensors, self.bundle.calibration, temperature))
+        kept = calibrated(tensors, self.bundle.calibration, temperature)
+        self.state.keep_best(round, score, kept, self.name)
         self._score = score
-        log.info("%s: the model after round %d is the site's own best so far", self.site, round)
+        whose = "the site's own best" if self.name == BEST_MODEL else "the best of those that the site trains alone"
+        log.info("%s: the model after round %d is %s so far", self.site, round, whose)
 
 
 class EarlierScores:

@@ -17,7 +17,7 @@ from fedmed.files import SHARED_ROUNDS
 from fedmed.messages.answers import Answer, Update
 from fedmed.messages.task import Task
 from fedmed.privacy.payload import payload_digest
-from fedmed.recovery.site_state import BEST_MODEL
+from fedmed.recovery.site_state import ALONE, BEST_MODEL
 
 log = logging.getLogger("fedmed.loop")
 
@@ -49,6 +49,8 @@ class WarmStarts:
         site = client.site.site
         if task.name != "train" or task.round >= self.rounds:
             return client.answer(task)
+        if client.job.study.gain:  # its own model is in no equal run
+            self._trained.add(client.site.site)
         last_round, before = self._done.get(site, (None, ""))
         if last_round != task.private_round:  # a stopped run goes on: its start is not known
             return client.answer(task)
@@ -96,7 +98,8 @@ def site_answer(site: str, rounds: int) -> Callable[[Client, Task], Answer]:
 
 def _keep(client: Client, answer: Update, kept: Path) -> None:
     """Save the site's state, its best model so far, and the answer last: a folder with an answer is whole."""
-    save_tensors(kept / STATE, client.state.load(answer.round))
+    state = {name: value for name, value in client.state.load(answer.round).items() if name != ALONE}
+    save_tensors(kept / STATE, state)
     save_tensors(kept / BEST_MODEL, client.state.best())
     save_tensors(kept / UPDATE, vars(answer))
 

@@ -10,7 +10,7 @@ from fedmed.errors import RoundFailed
 from fedmed.federation.personal_layers import Evaluated, PersonalLayers
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
-from fedmed.messages.task import FIRST, LAST, SELECTED, SITE_BEST, Task
+from fedmed.messages.task import ALONE, FIRST, LAST, SELECTED, SITE_BEST, Task
 from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.methods.method import decoder_source
 from fedmed.recovery.site_state import START
@@ -56,7 +56,8 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
     study, wanted = server.study, {FIRST: server.study.evaluate_first, LAST: server.study.evaluate_last}
     others = {model: _test(closing, ask, model) for model, wants in wanted.items() if wants}
     test = _test(closing, ask, SELECTED) if study.evaluate else {}
-    closing.finish(test, others, ask(closing.best_model_tasks()) if study.evaluate else {})
+    kept = {SITE_BEST: closing.best_model_tasks(), ALONE: closing.alone_tasks()} if study.evaluate else {}
+    closing.finish(test, others, {model: ask(tasks) for model, tasks in kept.items() if tasks})
 
 
 class Closing:
@@ -152,12 +153,23 @@ class Closing:
             site: replace(self.server.task("evaluate", site, last), model=SITE_BEST, tensors={}) for site in choosing
         }
 
+    def alone_tasks(self) -> dict[str, Task]:
+        """Labelled sites test the model that each trained alone and has kept, where the study asks what they gain."""
+        server, last = self.server, self.server.rounds - 1
+        sites = self.study.of_role("supervised") if self.study.gain else []
+        return {site: replace(server.task("evaluate", site, last), model=ALONE, tensors={}) for site in sites}
+
     def finish(
-        self, test: Metrics, others: Mapping[str, Metrics] | None = None, site_best: Metrics | None = None
+        self, test: Metrics, others: Mapping[str, Metrics] | None = None, kept: Mapping[str, Metrics] | None = None
     ) -> None:
-        """Write the result of the run: test scores of the selected model and, where asked for, of others by name."""
+        """Write the result of the run: test scores of the selected model and, where asked for, of others by name.
+
+        Args:
+            kept: the same of models that sites have kept, ``own`` and ``alone``.
+        """
         chosen, score = self.selection, self.server.score
-        test, site_best = self._tested(test), self._tested(site_best or {})
+        test, kept = self._tested(test), {name: self._tested(scores) for name, scores in (kept or {}).items()}
+        site_best = kept.get(SITE_BEST)
         others = {name: self._tested(scores) for name, scores in (others or {}).items()}
         tested = self._rows(SELECTED, test)
         result: dict[str, Any] = {
@@ -182,6 +194,8 @@ class Closing:
             }
         if site_best:
             result["test_own"] = self._rows(SITE_BEST, site_best)
+        if alone := kept.get(ALONE):
+            result["test_alone"] = self._rows(ALONE, alone)
         if self.refused_numbers:
             result["refused_numbers"] = dict(sorted(self.refused_numbers.items()))
         if self.untested:

@@ -271,6 +271,9 @@ def _of_result(study: Study) -> StudyErrors:
         yield "evaluate_last", f"'evaluate_last' needs {needs}; set them, or leave it out"
     if study.evaluate_first and not study.evaluate:
         yield "evaluate_first", "'evaluate_first' needs 'evaluate': true; set it, or leave 'evaluate_first' out"
+    if study.gain and not (study.evaluate and labelled):
+        lacks = "'evaluate': true" if labelled else "a site that is 'supervised': only with labels can it train alone"
+        yield "gain", f"'gain' needs {lacks}; {'set it' if labelled else 'add one'}, or leave 'gain' out"
     if study.patience is not None and study.select != "best":
         yield "patience", "'patience' waits for better scores, which only 'select': 'best' asks for; leave it out"
     yield from _of_mean(study)

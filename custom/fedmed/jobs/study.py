@@ -205,6 +205,11 @@ class Study(YamlModel):
     evaluate: bool = Field(default=True, description="score the result on the sites' testing lists")
     evaluate_last: bool = Field(default=False, description="score the last aggregate on them too")
     evaluate_first: bool = Field(default=False, description="score the starting model on them too")
+    gain: bool = Field(
+        default=False,
+        description="each labelled site also trains a model alone, with the same steps, which never leaves it; at the "
+        "end it says what the federation's model gains over that one",
+    )
     release_from: Text | None = Field(
         default=None,
         description="labelled site whose private layers score the others, or 'all': the mean of those of all labelled "

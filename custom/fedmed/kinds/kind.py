@@ -115,7 +115,8 @@ ANY, SHARE, AMOUNT, COUNT = Range(), Range(0, 1), Range(0), Range(0, whole=True)
 OF_EVERY_KIND: Mapping[str, Range] = {
     **dict.fromkeys(("seconds", "clip_norm", "noise_multiplier", "epsilon", "val_temperature"), AMOUNT),
     **dict.fromkeys(("n_cases", "n_frames", "min_cases"), COUNT),
-    "delta": SHARE,
+    **dict.fromkeys(("delta", "gain_p"), SHARE),
+    **dict.fromkeys(("gain_patients", "gain_better"), COUNT),
     "model_round": Range(-1, whole=True),
 }
 
@@ -144,6 +145,7 @@ class Kind:
         tells: what :meth:`numbers` say about a site, for its data-protection officer, as a sentence.
         card: the words of its model card.
         proposal: what MONAI Label answers with it; None = it cannot be served.
+        gain: path of a function, what a hospital gains: :func:`fedmed.reports.hospital_gain.hospital_gain`.
     """
 
     base: "Kind | None" = None
@@ -161,6 +163,7 @@ class Kind:
     tells: ClassVar[str] = ""
     card: ClassVar[CardWords]
     proposal: ClassVar[Proposal | None] = None
+    gain: ClassVar[str] = "fedmed.reports.hospital_gain.hospital_gain"
 
     def __post_init__(self) -> None:
         if self.images and self.images not in self.readers:

@@ -19,6 +19,7 @@ from fedmed.settings.site import SiteConfig
 
 log = logging.getLogger("fedmed.site")
 FILE = "ledger.jsonl"
+GAIN_PATIENTS = "gain_patients"
 
 
 class SiteLimits:
@@ -76,7 +77,7 @@ class SiteLimits:
 
     def metrics(self, task: str, round: int | None, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Return the scalars of a validation or evaluation that may leave; write the ledger."""
-        passed = self.allowed.metrics(self._of_enough_cases(metrics))
+        passed = self.allowed.metrics(self._of_enough_patients(self._of_enough_cases(metrics)))
         self._write("scores", task, round, {"metrics": passed})
         return passed
 
@@ -87,6 +88,15 @@ class SiteLimits:
             return metrics
         text = "%s: scores of %d test cases stay here: fewer than the %d of 'privacy.min_cases'"
         log.warning(text, self.site.site, cases, least)
+        return {"n_cases": 0, "min_cases": least}
+
+    def _of_enough_patients(self, metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+        """As :meth:`_of_enough_cases`, of a gain."""
+        patients, least = metrics.get(GAIN_PATIENTS), self.privacy.min_gain_cases
+        if not isinstance(patients, int) or patients >= least:
+            return metrics
+        text = "%s: the gain of %d test patients stays here: fewer than the %d of 'privacy.min_gain_cases'"
+        log.warning(text, self.site.site, patients, least)
         return {"n_cases": 0, "min_cases": least}
 
     def live(self, tag: str, value: float, step: int) -> bool:

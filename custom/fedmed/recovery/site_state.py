@@ -16,9 +16,10 @@ from fedmed.jobs.job_meta import check_plain
 
 log = logging.getLogger("fedmed.site")
 START = -1  # as a model's round: the starting model, which the job itself describes
-RECEIVED, BEST_MODEL = "received.pt", "own_best.pt"
+RECEIVED, BEST_MODEL, ALONE_MODEL = "received.pt", "own_best.pt", "alone_best.pt"
 BACK = "the run can go back a round: write its next job with fedmed study resume --back"
-SECOND = "own_best_copy.pt"  # of what may be many rounds old, and is nowhere else
+COPIES = {BEST_MODEL: "own_best_copy.pt", ALONE_MODEL: "alone_best_copy.pt"}  # of what is nowhere else
+ALONE = "alone"  # in a round's state: the model that the site trains alone, with its optimizer's state
 
 
 class SiteState:
@@ -102,25 +103,39 @@ class SiteState:
         facts = {"round": round, "made_with": self.made_with}
         save_tensors(self._path(round), {**facts, "private": dict(private), **content})
 
-    def best(self) -> dict[str, Any]:
+    def newest(self, before: int | None = None) -> int | None:
+        """The last round whose state is on this job's disk, of those before a round; None where there is none."""
+        rounds = [int(path.stem.removeprefix("round_")) for path in self.folder.glob("round_*.pt")]
+        return max((round for round in rounds if before is None or round < before), default=None)
+
+    def best(self, name: str = BEST_MODEL) -> dict[str, Any]:
         """Content that :meth:`keep_best` kept last, in this job or an earlier one of the run; ``{}`` if nothing."""
         try:
-            return self._best(BEST_MODEL)
+            return self._best(name)
         except StateError as error:
-            if not (copy := self._best(SECOND)):
+            if not (copy := self._best(COPIES[name])):
                 raise
-            log.warning("%s; its copy %s is taken", error, SECOND)
+            log.warning("%s; its copy %s is taken", error, COPIES[name])
             return copy
 
     def _best(self, name: str) -> dict[str, Any]:
         self._copy(path := self.folder / name, self._places(path, self._jobs(START)))
         return load_tensors(path) if path.is_file() else {}
 
-    def keep_best(self, round: int, score: float, tensors: Mapping[str, Tensor]) -> None:
+    def alone(self, private_round: int | None) -> dict[str, Any]:
+        """The model that the site trained alone: the best by its own validation list, else the last; ``{}`` if none."""
+        if best := self.best(ALONE_MODEL):
+            return best
+        if private_round is not None:
+            self.take_over(private_round)
+        last: dict[str, Any] = {} if (round := self.newest()) is None else self.load(round).get(ALONE, {})
+        return last
+
+    def keep_best(self, round: int, score: float, tensors: Mapping[str, Tensor], name: str = BEST_MODEL) -> None:
         """Keep a whole model in the place of the one before, twice."""
         facts = {"round": round, "score": score, "made_with": self.made_with}
-        for name in (BEST_MODEL, SECOND):
-            save_tensors(self.folder / name, {**facts, "tensors": dict(tensors)})
+        for file in (name, COPIES[name]):
+            save_tensors(self.folder / file, {**facts, "tensors": dict(tensors)})
 
     def cache(self, round: int, tensors: Mapping[str, Tensor]) -> None:
         """Keep a round's received tensors for its task to train, which comes without them."""
@@ -154,7 +169,11 @@ def check_kept(folder: Path, rounds: Iterable[int]) -> None:
     for path in (Path(folder) / "state" / f"round_{round}.pt" for round in rounds):
         if path.is_file():
             check_digest(path)
-    copies = [path for name in (BEST_MODEL, SECOND) if (path := Path(folder) / "state" / name).is_file()]
+    for pair in COPIES.items():
+        _check_one_of([path for name in pair if (path := Path(folder) / "state" / name).is_file()])
+
+
+def _check_one_of(copies: list[Path]) -> None:
     faults = []
     for path in copies:
         try:

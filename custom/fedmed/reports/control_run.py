@@ -23,6 +23,7 @@ DIFFERS = {  # what is another in a control, or only says how long a run took to
         "task_timeout",
         "user_weights",
         "overrides",
+        "gain",
     },
     "rule": {"user_weights"},
     "model": set[str](),

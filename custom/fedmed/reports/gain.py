@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -176,6 +176,7 @@ class PairedScores:
         ours, theirs: their score by each model.
         low, high: 95 % interval of ``ours - theirs``; None where the patients cannot tell, such as fewer than four.
         error: standard error of the difference.
+        p: two-sided, of no difference; None without an interval.
     """
 
     n_cases: int
@@ -185,6 +186,7 @@ class PairedScores:
     low: float | None
     high: float | None
     error: float | None
+    p: float | None = None
 
 
 def _paired(run: Run, site: Site, pair: tuple[Run, Run], scored: Sequence[Run]) -> PairedScores | None:
@@ -234,8 +236,11 @@ def paired_scores(
     patients = first[PATIENT].to_numpy(str)
     a, b = (leave_one_out(partial(score, cases), patients) for cases in (first, second))
     jackknife = estimate(a - b)
-    (low, high), error = ((None, None), None) if jackknife is None else (jackknife.interval(), jackknife.error)
-    return PairedScores(len(first), len(a) - 1, float(a[0]), float(b[0]), low, high, error)
+    paired = PairedScores(len(first), len(a) - 1, float(a[0]), float(b[0]), None, None, None)
+    if jackknife is None:
+        return paired
+    low, high = jackknife.interval()
+    return replace(paired, low=low, high=high, error=jackknife.error, p=jackknife.p_differs())
 
 
 def patients_to_tell(error: float, patients: int, difference: float) -> float:

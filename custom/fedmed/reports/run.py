@@ -111,7 +111,7 @@ def _site(root: Path, name: str, facts: dict[str, Any], score: Score) -> Site:
         return site
     site.folder = root / name / JOB_FOLDER
     evaluation = site.folder / "evaluation"
-    site.cases = _of_patients(read_table(evaluation / "cases.csv"), read_table(evaluation / "patients.csv"))
+    site.cases = read_cases(evaluation)
     for line in read_lines(site.folder / "progress.jsonl"):
         if line.get("event") == "validated" and line.get("task") == "validate":
             site.closing_score = number(line.get("score", line.get(score.name)))  # the name: runs of an earlier FedMed
@@ -124,8 +124,10 @@ def _site(root: Path, name: str, facts: dict[str, Any], score: Score) -> Site:
     return site
 
 
-def _of_patients(cases: pd.DataFrame, patients: pd.DataFrame) -> pd.DataFrame:
-    """With a column ``patient``; a case of nobody in particular is a patient of its own."""
+def read_cases(evaluation: Path) -> pd.DataFrame:
+    """Cases of an evaluation, as text, with a column ``patient``; a case of nobody in particular is a patient of its
+    own. Empty where there are none."""
+    cases, patients = read_table(evaluation / "cases.csv"), read_table(evaluation / "patients.csv")
     if cases.empty or "case" not in cases:
         return cases
     known = {"case", "patient"} <= set(patients) and patients["case"].tolist() == cases["case"].tolist()

@@ -31,6 +31,10 @@ class Privacy(YamlModel, json_schema_extra=not_required("account")):
     """Scores of fewer test cases stay at the site, for a mean of few tells of each. Default: 5, and 1 for synthetic
     data (``demo``), which has no patients."""
 
+    min_gain_cases: int = Field(10, ge=1)
+    """What the federation gains over this site's own model stays at the site, with that model's scores, where it is of
+    fewer patients. Default: 10, and 1 for synthetic data (``demo``)."""
+
     max_bytes: int | None = Field(None, ge=0)
     """Largest answer, tensors and extras together."""
 

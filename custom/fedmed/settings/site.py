@@ -47,6 +47,7 @@ class SiteConfig:
     allow_release: bool = False
     allowed_classes: tuple[str, ...] = ()
     allow_kept_release: bool = False
+    train_alone: bool = True
     words: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
@@ -125,7 +126,7 @@ def _checked(site: str, document: Document) -> SiteConfig:
     if privacy is None or (isinstance(privacy, Mapping) and privacy.get("account") is None):
         privacy = {**(privacy or {}), "account": str(fedmed_home() / "privacy" / f"{site}.json")}
     if document.values.get("demo") is not None and isinstance(privacy, Mapping):
-        privacy = {"min_cases": 1, **privacy}
+        privacy = {"min_cases": 1, "min_gain_cases": 1, **privacy}
     document = replace(document, values={**document.values, "privacy": privacy})
     file = check_model(document, SiteFile, error=SiteConfigError, example=EXAMPLE, context={"site": site})
     given: dict[str, Any] = {name: getattr(file, name) for name in SiteFile.model_fields if name != "demo"}

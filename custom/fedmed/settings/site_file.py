@@ -18,6 +18,7 @@ EXAMPLE = """\
     workers: 0                  # processes that load images
     amp: false                  # mixed precision (GPU only)
     allow_release: false        # may a job score other sites with this site's private layers?
+    train_alone: true           # may a study with 'gain' train a model of this site alone too?
     words: {}                   # what a bundle may know of this site, such as {procedure: nephrectomy}; stays here
     allowed_classes: []         # class paths beyond FedMed's own that a job may name here
     privacy: {}                 # what may leave: see docs/privacy.md
@@ -70,6 +71,10 @@ class SiteFile(Machine, json_schema_extra=not_required("privacy")):
 
     allow_kept_release: bool = False
     """May a job keep the mean of such layers of all sites at the server, for the model of a site that never trained?"""
+
+    train_alone: bool = True
+    """May a study with 'gain' let this site also train a model alone, which takes as many steps once more? It stays
+    here."""
 
     words: dict[WordName, WordText] = {}
     """What the network of a job's bundle may know of this site, such as procedure: nephrectomy. It never leaves."""
