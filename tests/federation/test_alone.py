@@ -1,30 +1,123 @@
 """Labelled sites that also train alone: the model that they would have without the others."""
 
-import json
 from dataclasses import replace
 
 import pytest
-import torch
 
+from fedmed.data.cases import LoadCased
+from fedmed.errors import FedMedError, JobError
 from fedmed.federation import alone_training, client, opened_model
 from fedmed.federation.loop import run_job
-from fedmed.recovery.site_state import SiteState
+from fedmed.seeds import derive_seed
 from fedmed.settings.site import load_site
-from tests.federation.run_folder import kept_of, records, result_of
+from tests.federation.run_folder import Killed, kept_of, model_of, records, result_of, same
 
-SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
+ONE = {"ct_north": "supervised"}
+TWO = {**ONE, "ct_south": "supervised"}
+SITES = {**TWO, "ct_east": "unsupervised"}
 
 
 def alone_of(workspace, site, round=1):
-    return kept_of(workspace, site, round)["alone"]
+    return kept_of(workspace, site, round)["alone"]["tensors"]
 
 
-def test_each_labelled_site_trains_alone_and_says_what_the_others_bring(tiny_job, lively, tmp_path):
-    run_job(tiny_job(sites=SITES, rounds=2, gain=True, overrides=lively), tmp_path / "ws")
+def answers_of(workspace, job, **settings):
+    """Run a job and return all that its sites answered."""
+    given = []
+
+    def answer(client, task):
+        given.append(client.answer(task))
+        return given[-1]
+
+    run_job(job, workspace, answer=answer, **settings)
+    return given
+
+
+def test_a_gain_is_the_difference_on_the_test_list_and_changes_nothing_of_the_run(tiny_job, lively, tmp_path):
+    spec = {"sites": SITES, "rounds": 2, "overrides": lively}
+    run_job(tiny_job("plain", **spec), tmp_path / "plain")
+    given = answers_of(tmp_path / "ws", tiny_job(**spec, gain=True))
     result = result_of(tmp_path / "ws")
-    assert set(result["test_alone"]) == {"ct_north", "ct_south"}
-    for site in ("ct_north", "ct_south"):
+    assert set(result["test_alone"]) == set(TWO)
+    for site in TWO:
         test, alone = result["test"][site], result["test_alone"][site]
         assert alone["gain"] == pytest.approx(test["dice_mean"] - alone["dice_mean"], abs=1e-5)
         assert alone["gain_patients"] == test["n_cases"] == 3 and 0 <= alone["gain_better"] <= 3
+        assert not same(alone_of(tmp_path / "ws", site), model_of(tmp_path / "ws"))
+        # In the first round both trainings are one and the same; after it nothing of the site's own model is sent.
+        before, after = (alone_of(tmp_path / "ws", site, round) for round in (0, 1))
+        own = {t.numpy().tobytes() for name in after for t in (after[name], after[name] - before[name])}
+        updates = [one for one in given if getattr(one, "round", 0) == 1]
+        sent = {t.numpy().tobytes() for update in updates for t in update.tensors.values() if bool(t.any())}
+        assert sent and not own & sent
+    assert same(model_of(tmp_path / "plain"), model_of(tmp_path / "ws"))
+    assert result_of(tmp_path / "plain")["test"] == result["test"]
     assert "alone" not in kept_of(tmp_path / "ws", "ct_east", 1)
+
+
+@pytest.mark.parametrize("sites", [ONE, TWO], ids=["one site", "two sites with the same images and draws"])
+def test_what_others_do_not_bring_is_no_gain(tiny_job, lively, tmp_path, monkeypatch, sites):
+    for module in (alone_training, client, opened_model):
+        monkeypatch.setattr(module, "derive_seed", lambda seed, site, *rest: derive_seed(seed, *rest))
+    north = load_site("ct_north")
+    settings = {site: replace(north, site=site) for site in sites}
+    decoded = []
+    load = LoadCased.__call__
+    monkeypatch.setattr(
+        LoadCased, "__call__", lambda self, case: decoded.append(str(case["image"])) or load(self, case)
+    )
+    run_job(tiny_job(sites=sites, rounds=2, gain=True, overrides=lively), tmp_path / "ws", settings)
+    result = result_of(tmp_path / "ws")
+    for site in sites:
+        assert result["test_alone"][site]["gain"] == 0.0 and result["test_alone"][site]["gain_better"] == 0
+        assert same(alone_of(tmp_path / "ws", site), model_of(tmp_path / "ws", "FL_global_model.pt"))
+    assert len(decoded) == len(set(decoded)), "an image was decoded a second time"
+
+
+def test_a_resumed_run_goes_on_with_the_models_trained_alone(tiny_job, lively, tmp_path):
+    job = tiny_job(sites=TWO, rounds=2, gain=True, overrides=lively)
+    run_job(job, tmp_path / "whole")
+
+    def killed(client, task):
+        if (task.name, task.round) == ("train", 1):
+            raise Killed
+        return client.answer(task)
+
+    with pytest.raises(Killed):
+        run_job(job, tmp_path / "ws", answer=killed)
+    run_job(job, tmp_path / "ws", resume=True)
+    for site in TWO:
+        assert same(alone_of(tmp_path / "whole", site), alone_of(tmp_path / "ws", site))
+    assert result_of(tmp_path / "whole")["test_alone"] == result_of(tmp_path / "ws")["test_alone"]
+
+
+def test_a_gain_of_few_patients_a_site_that_forbids_it_and_one_without_validation(tiny_job, tmp_path, caplog):
+    north, south = load_site("ct_north"), load_site("ct_south")
+    few = replace(north, privacy=north.privacy.model_copy(update={"min_gain_cases": 4}))
+    settings = {"ct_north": few, "ct_south": replace(south, train_alone=False)}
+    run_job(tiny_job(sites=TWO, gain=True), tmp_path / "ws", settings)
+    result = result_of(tmp_path / "ws")
+    assert result["test_alone"] == {"ct_north": {"n_cases": 0, "min_cases": 4}}
+    assert "min_gain_cases" in caplog.text and "'train_alone' is false" in caplog.text
+    assert (records(tmp_path / "ws", "ct_north") / "evaluation_alone" / "cases.csv").is_file()
+    assert "alone" not in kept_of(tmp_path / "ws", "ct_south", 0)
+
+
+def test_a_loss_that_is_not_a_number_ends_the_training_alone_and_not_the_round(tiny_job, tmp_path, monkeypatch, caplog):
+    def fails(*args):
+        raise FedMedError("the loss is nan")
+
+    monkeypatch.setattr(alone_training, "run_trainer", fails)
+    run_job(tiny_job(sites=ONE, gain=True), tmp_path / "ws")
+    assert "the loss is nan" in caplog.text
+    assert result_of(tmp_path / "ws")["contributed"] == {"ct_north": 1}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"evaluate": False}, {"sites": {"ct_east": "unsupervised"}, "select": "last"}],
+    ids=["unscored", "no labels"],
+)
+def test_a_study_that_cannot_tell_a_gain(tiny_job, wrong):
+    with pytest.raises(JobError, match="'gain' needs"):
+        tiny_job(gain=True, **wrong)

@@ -79,7 +79,7 @@ def _run(site: SiteConfig, folder: Path, bundle: Bundle, method: Method, study: 
         hardware={},
         resumed={},
         score=bundle.score,
-        kind=bundle.kind,
+        kind=bundle.kind or "",
         method=method,
         classes=list(bundle.classes),
     )
