@@ -4,6 +4,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from fedmed.errors import JobError
 from fedmed.jobs.given_path import described, kind_of
@@ -35,15 +36,23 @@ def job_sites(job: Path) -> list[str]:
     return sites
 
 
-def packaged(job: Path, scratch: Path) -> Path:
-    """Write a study's job folder to ``scratch``, leave a folder as it is; JobError: the study has mistakes."""
-    if not job.is_file():
+def packaged(job: Path, scratch: Path, **changes: Any) -> Path:
+    """Write a study's job folder to ``scratch``, leave a folder without changes as it is.
+
+    Args:
+        changes: values of the study's keys that are other ones in this run.
+
+    Raises:
+        JobError: the study has mistakes.
+    """
+    if not job.is_file() and not changes:
         return job
     from fedmed.jobs.job_folder import read_job, write_job
     from fedmed.settings.server import load_server
 
     read = read_job(job, load_server().allowed_classes)
-    return write_job(read, scratch / "packaged" / read.study.name)
+    name = read.study.name if job.is_file() else job.name
+    return write_job(read.changed(changes) if changes else read, scratch / "packaged" / name)
 
 
 def shown(path: Path) -> Path:

@@ -35,6 +35,7 @@ def report(
     from rich.console import Console
 
     from fedmed.plain_text import every_text, in_markup
+    from fedmed.reports import alone
     from fedmed.reports.control_run import read_with_controls
     from fedmed.reports.gain_words import on_screen
     from fedmed.reports.run_page import write_report
@@ -47,7 +48,7 @@ def report(
         print(json.dumps(result, indent=2))
         return
     console = Console()
-    console.print(*on_screen(read), shown.table(read))
+    console.print(*alone.on_screen(read), *on_screen(read), shown.table(read))
     for sentence in (shown.summary(read), shown.note(read)):
         console.print(in_markup(sentence), highlight=False)
     print(f"report: {written.html}")

@@ -47,6 +47,13 @@ def simulate(
             help="Also run the job so that its sites without labels neither adapt nor learn, and say what these bring.",
         ),
     ] = False,
+    gain: Annotated[
+        bool,
+        typer.Option(
+            "--gain",
+            help="Let each site with labels also train a model alone, and say what it gains from the others.",
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only the result, or the error.")] = False,
 ) -> None:
     """Run a job or a study in NVIDIA FLARE's simulator and show its progress.
@@ -56,7 +63,7 @@ def simulate(
       fedmed simulate studies/tools_fedprox.yaml
       fedmed simulate jobs/covid_fssl --resume
       fedmed simulate jobs/cxr_linear --models runs/pretraining
-      fedmed simulate jobs/covid_fssl --control
+      fedmed simulate jobs/covid_fssl --gain --control
       fedmed simulate jobs/covid_agreement --silent-control
 
     Before NVFlare starts, every site's settings, datalist and classes are checked, and the bundle; images are not
@@ -64,6 +71,9 @@ def simulate(
     is deleted; one that is still at work keeps it. When this command ends, however it ends, all processes that it
     started end too. With --resume an interrupted run continues after its last good round: its workspace is kept as
     WORKSPACE.before-1. A damaged file of that round is named, and the run goes back to the round before.
+
+    With --gain, or 'gain: true' in the study, each site with labels trains a model of its own in the same tasks, with
+    as many steps; the report begins with what each gains, and gain.html in the site's folder says it to the hospital.
 
     With --control the same job runs once more, in WORKSPACE/control, with the sites that train without labels left out,
     and the report begins with what they bring. Where the study has an adaptation, it runs a third time, in
@@ -86,7 +96,7 @@ def simulate(
     if models:
         os.environ[MODELS] = str(_models_folder(models.expanduser().resolve()))
     kind = LEFT_OUT if control else SILENT if silent_control else None
-    options = RunOptions(threads, gpu, quiet, resume, kind)
+    options = RunOptions(threads, gpu, quiet, resume, kind, gain)
     if not quiet:
         logging.basicConfig(format="%(message)s")
         logging.getLogger("fedmed.demo").setLevel(logging.INFO)  # a minute without a word looks like a fault

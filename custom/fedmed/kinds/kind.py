@@ -113,7 +113,7 @@ class Range:
 
 ANY, SHARE, AMOUNT, COUNT = Range(), Range(0, 1), Range(0), Range(0, whole=True)
 OF_EVERY_KIND: Mapping[str, Range] = {
-    **dict.fromkeys(("seconds", "clip_norm", "noise_multiplier", "epsilon", "val_temperature"), AMOUNT),
+    **dict.fromkeys(("seconds", "clip_norm", "noise_multiplier", "epsilon", "val_temperature", "gain_error"), AMOUNT),
     **dict.fromkeys(("n_cases", "n_frames", "min_cases"), COUNT),
     **dict.fromkeys(("delta", "gain_p"), SHARE),
     **dict.fromkeys(("gain_patients", "gain_better"), COUNT),

@@ -14,6 +14,7 @@ from fedmed.privacy.allow_lists import Allowed
 from fedmed.privacy.payload import describe
 from fedmed.settings.site import SiteConfig
 
+GAINED = ["gain", "gain_low", "gain_high", "gain_error", "gain_p", "gain_patients", "gain_better"]
 TRAINED = ["n_samples", "seconds", "train_loss", "train_…"]  # the last: further means of the method over a round
 
 
@@ -96,6 +97,8 @@ class SiteDisclosures:
         tests_own_best = self.site.site in choosing and len(choosing) > 1  # its own best model is tested too
         scalars = [*self.tested, *(["model_round"] if tests_own_best else [])]
         yield self._sending("evaluate", trained + study.evaluate_first + tests_own_best, [], scalars)
+        if study.gain and self.role == "supervised" and self.site.train_alone:
+            yield self._sending("evaluate", 1, [], [*self.tested, *GAINED])
 
     def _in_rounds(
         self, task: str, rounds: list[int], names: Collection[str], scalars: list[str], extras: Sequence[str]

@@ -32,8 +32,9 @@ def hospital_gain(
 
     Returns:
         ``gain``: the score of the selected model less that of the site's own, both of all cases together;
-        ``gain_patients``; where enough patients tell, ``gain_low`` and ``gain_high``, the 95 % interval, and
-        ``gain_p``, two-sided; where every case has a score, ``gain_better``: patients whose mean is better.
+        ``gain_patients``; where enough patients tell, ``gain_low`` and ``gain_high``, the 95 % interval,
+        ``gain_error``, its standard error, and ``gain_p``, two-sided; where every case has a score, ``gain_better``:
+        patients whose mean is better.
     """
     run = _run(site, folder, bundle, method, study)
     together, alone = read_cases(folder / TOGETHER), read_cases(folder / ALONE)
@@ -58,6 +59,7 @@ def _numbers(paired: PairedScores) -> dict[str, float]:
     numbers: dict[str, float] = {"gain": paired.ours - paired.theirs, "gain_patients": paired.n_patients}
     if paired.low is not None and paired.high is not None and paired.p is not None:
         numbers |= {"gain_low": paired.low, "gain_high": paired.high, "gain_p": paired.p}
+        numbers |= {} if paired.error is None else {"gain_error": paired.error}
     return numbers
 
 

@@ -21,6 +21,7 @@ class RunOptions:
     """Options of a simulation: sites at work at a time (None: all), GPUs, what is printed, which runs and controls.
 
     Attributes:
+        gain: whether sites with labels also train alone, whatever the study says.
         lock: descriptor of the workspace's lock, which the simulator holds too.
     """
 
@@ -29,6 +30,7 @@ class RunOptions:
     quiet: bool
     resume: bool
     control: str | None
+    gain: bool = False
     lock: int | None = None
 
 
@@ -134,6 +136,7 @@ def report(workspace: Path, show: bool = True, table: bool = True, page: bool = 
         table: whether the table of the sites' scores is, beside what joining has brought.
         page: whether it is written, which takes seconds; otherwise it comes later.
     """
+    from fedmed.reports import alone
     from fedmed.reports.control_run import read_with_controls
     from fedmed.reports.gain_words import on_screen
     from fedmed.reports.run_page import write_report
@@ -141,7 +144,7 @@ def report(workspace: Path, show: bool = True, table: bool = True, page: bool = 
 
     try:
         run, console = read_with_controls(workspace), Console(quiet=not show)
-        console.print(*([report_of(run).table(run)] if table else []), *on_screen(run))
+        console.print(*([report_of(run).table(run)] if table else []), *alone.on_screen(run), *on_screen(run))
         written = write_report(workspace).html if page else None
     except FedMedError as error:
         print(f"error: the job is done, but cannot be reported: {error}", file=sys.stderr)

@@ -19,7 +19,8 @@ def simulate(job: Path, workspace: Path, options: RunOptions) -> int:
         FedMedError: it cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="fedmed-simulate-") as scratch:
-        return simulate_folder(packaged(job, Path(scratch)), workspace, options, Path(scratch), job)
+        folder = packaged(job, Path(scratch), **({"gain": True} if options.gain else {}))
+        return simulate_folder(folder, workspace, options, Path(scratch), job)
 
 
 def simulate_folder(job: Path, workspace: Path, options: RunOptions, scratch: Path, given: Path) -> int:
@@ -30,8 +31,11 @@ def simulate_folder(job: Path, workspace: Path, options: RunOptions, scratch: Pa
         raise JobError(f"--threads {threads} does not fit {job.name}: it has {len(sites)} sites, use 1 to {len(sites)}")
     if any(job.glob("app_*/config/study.yaml")):
         from fedmed.checks.control_check import check_study
+        from fedmed.checks.gain_check import gain_notes
 
         check_study(job, given)
+        for note in gain_notes(job):
+            print(f"note: {note}", file=sys.stderr)
     with owned(workspace) as lock:
         options = replace(options, lock=lock)
         if options.control:
