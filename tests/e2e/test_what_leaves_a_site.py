@@ -33,7 +33,7 @@ def run(tmp_path_factory, write_tiny_job, tiny_site_configs, tap):
     (root / "configs" / "ct_south.yaml").write_text(yaml.safe_dump(values))
     small = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16], "pixdim": [8.0, 8.0, 16.0]}
     lively = {**small, "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
-    spec = {"rounds": 2, "sharing": "block_6", "min_clients": 2}
+    spec = {"rounds": 2, "sharing": "block_6", "min_clients": 2, "gain": True}
     spec["overrides"] = {"supervised": small, "unsupervised": lively}
     job = write_tiny_job(root, "leaves", sites=SITES, **spec)
     environment = {**tap(root), "FEDMED_SITE_CONFIGS": str(root / "configs")}
@@ -61,7 +61,15 @@ def secrets(run, secrets_type):
                 outcome.add_tensors(
                     f"{site} own best", {n: t for n, t in local.items() if not torch.equal(t, initial[n])}
                 )
-    assert (run / "ws/ct_north/simulate_job/fedmed/state/own_best.pt").is_file()
+    north = run / "ws/ct_north/simulate_job/fedmed"
+    assert (north / "state/own_best.pt").is_file()
+    alone = load_tensors(north / "state/round_1.pt")["alone"]  # in the first round both trainings are one and the same
+    moments = {
+        f"{n}.{k}": t for n, kept in alone["optimizer"]["state"].items() for k, t in kept.items() if t.numel() > 16
+    }
+    assert moments and (north / "evaluation_alone/cases.csv").is_file()
+    outcome.add_tensors("ct_north alone", {name: t for name, t in alone["tensors"].items() if t.numel() > 16})
+    outcome.add_tensors("ct_north alone optimizer", moments)
     return outcome
 
 
@@ -95,7 +103,8 @@ def test_nothing_secret_is_at_the_server(run, secrets):
 def test_every_site_has_written_down_what_it_sent(run):
     ledgers = {site: read_ledger(run / "ws" / site) for site in SITES}
     answers = {site: [line["answer"] for line in lines if line["answer"] != "live"] for site, lines in ledgers.items()}
-    assert answers["ct_north"] == ["update", "update", "scores", "scores", "scores"]  # the last: of its own best
+    # the last ones: of its own best, and of the one that it trained alone
+    assert answers["ct_north"] == ["update", "update", "scores", "scores", "scores", "scores"]
     assert answers["ct_east"] == ["update", "update"]  # it has no decoder of its own to be tested with
     assert answers["ct_south"][:2] == ["refused", "refused"] and "update" not in answers["ct_south"]
     assert not any(name.startswith("conv_final") for line in ledgers["ct_north"] for name in line.get("tensors", {}))
