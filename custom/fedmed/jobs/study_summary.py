@@ -27,6 +27,7 @@ def summary(job: Job) -> dict[str, Any]:
         "sites": dict(study.sites),
         "rounds": study.rounds,
         "steps": study.steps,
+        "gain": study.gain,
         "epochs": study.epochs,
         "allowed_extras": sorted({*job.exchange.names, *job.method.with_update(needed=True)}),
         "install": extras_line(job),
@@ -46,6 +47,8 @@ def summary_lines(told: dict[str, Any]) -> list[str]:
         f"  sites     {sites}: {', '.join(told['sites'])}",
         f"  length    {length(told['rounds'], told['steps'], told['epochs'])}",
     ]
+    if told["gain"]:
+        lines.append("  gain      each site with labels also trains a model alone, with as many steps, and tests it")
     if names := told["allowed_extras"]:
         lines.append(f"  beside the model it asks for {', '.join(names)}; a site lets them go by")
         lines.append(f"    privacy: {{allowed_extras: [{', '.join(names)}]}}")
