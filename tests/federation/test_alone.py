@@ -1,15 +1,21 @@
 """Labelled sites that also train alone: the model that they would have without the others."""
 
+import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import yaml
+from PIL import Image
 
 from fedmed.data.cases import LoadCased
 from fedmed.errors import FedMedError, JobError
 from fedmed.federation import alone_training, client, opened_model
 from fedmed.federation.loop import run_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import write_job
 from fedmed.seeds import derive_seed
-from fedmed.settings.site import load_site
+from fedmed.settings.site import load_file, load_site
 from tests.federation.run_folder import Killed, kept_of, model_of, records, result_of, same
 
 ONE = {"ct_north": "supervised"}
@@ -121,3 +127,43 @@ def test_a_loss_that_is_not_a_number_ends_the_training_alone_and_not_the_round(t
 def test_a_study_that_cannot_tell_a_gain(tiny_job, wrong):
     with pytest.raises(JobError, match="'gain' needs"):
         tiny_job(gain=True, **wrong)
+
+
+@pytest.mark.slow
+def test_a_hospital_whose_labels_have_slipped_by_a_row_is_better_off_together(tmp_path):
+    """Its own model learns nothing true of the classes; that of the two others does."""
+    folders = {site: write_pictures(tmp_path / "sites" / site, seed) for seed, site in enumerate("abc")}
+    datalist = folders["c"] / "datalist.json"
+    lists = json.loads(datalist.read_text())
+    names = [entry["label"] for entry in lists["training"]]
+    names = names[1:] + names[:1]
+    lists["training"] = [entry | {"label": name} for entry, name in zip(lists["training"], names, strict=True)]
+    datalist.write_text(json.dumps(lists))
+    values = {"name": "pictures", "bundle": "cxr_classification", "overlays": ["demo"], "classes": ["dark", "light"]}
+    values |= {"method": {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}, "rounds": 3, "steps": 12}
+    values |= {"overrides": {"supervised": {"image_size": 16, "batch_size": 8}}, "gain": True}
+    job = write_job(Job.of({**values, "sites": dict.fromkeys("abc", "supervised")}), tmp_path / "job")
+    settings = {}
+    for site, folder in folders.items():
+        file = tmp_path / f"{site}.yaml"
+        file.write_text(yaml.safe_dump({"data_root": str(folder), "device": "cpu", "threads": 1}))
+        settings[site] = load_file(file)
+    run_job(job, tmp_path / "ws", settings)
+    alone = result_of(tmp_path / "ws")["test_alone"]
+    assert alone["c"]["auroc"] < 0.8 and alone["c"]["gain"] > 0.2 and alone["c"]["gain_low"] > 0
+    assert max(abs(alone[site]["gain"]) for site in "ab") < 0.1
+
+
+def write_pictures(folder, seed):
+    """16 pictures for each list, every second one with a light square."""
+    draw, lists = np.random.default_rng(seed), {}
+    folder.mkdir(parents=True)
+    for name in ("training", "validation", "testing"):
+        lists[name] = []
+        for number in range(16):
+            pixels = draw.integers(60, 120, (16, 16))
+            pixels[4:12, 4:12] += 80 * (number % 2)
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{name}_{number}.png")
+            lists[name].append({"image": f"{name}_{number}.png", "label": ["dark", "light"][number % 2]})
+    (folder / "datalist.json").write_text(json.dumps(lists))
+    return folder
