@@ -35,6 +35,37 @@ def write_job_of_pictures(tmp_path, monkeypatch):
     return write
 
 
+@pytest.fixture
+def write_job_of_frames(tmp_path, monkeypatch):
+    """Return a function: seconds of a folder's frames, its list, keys of a study -> its job; no frame can be opened."""
+
+    def entry(name, seconds):
+        (tmp_path / name).mkdir(exist_ok=True)
+        times, rows = (
+            "".join(f"{line}\n" for line in lines)
+            for lines in zip(
+                *[(f"{n}.png,{second}", f"{second},{n % 2}") for n, second in enumerate(seconds)], strict=True
+            )
+        )
+        (tmp_path / name / "frames.csv").write_text(f"file,second\n{times}")
+        (tmp_path / f"{name}.csv").write_text(f"second,grasper\n{rows}")
+        return {"video": name, "labels": f"{name}.csv"}
+
+    def write(seconds, key="training", **changes):
+        lists = {"training": [entry("even", range(7))]}
+        lists.setdefault(key, []).append(entry("op", seconds))
+        (tmp_path / "list.json").write_text(json.dumps(lists))
+        site = {"data_root": str(tmp_path), "datalist": "list.json", "device": "cpu"}
+        (tmp_path / "or_north.yaml").write_text(yaml.safe_dump(site))
+        monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path))
+        study = {"name": "x", "bundle": "surgical_tool_classification", "classes": ["grasper"], "rounds": 1, "steps": 1}
+        study |= {"method": {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}}
+        study |= {"sites": {"or_north": "supervised"}, "select": "last"}
+        return write_job(Job.of(study | changes), tmp_path / "job", replace=True)
+
+    return write
+
+
 def test_a_study_that_can_begin_passes(configs, tiny_job):
     check_study(tiny_job(sites=TWO))
 
@@ -72,3 +103,19 @@ def test_a_missing_image_is_told_by_its_entry(change_lists, tiny_job):
     change_lists("ct_north", lambda c: c["training"][0].update(image="gone.nii.gz"))
     with pytest.raises(JobError, match=r"- ct_north: training, entry 0.*gone\.nii\.gz"):
         check_study(tiny_job(sites=TWO))
+
+
+def test_gaps_of_tables_are_told_by_tables_alone_where_the_job_reads_them_at_a_rate(write_job_of_frames):
+    """Frames minutes apart, labelled where they are: at one a second most frames have no row of the table."""
+    seconds = [0, 1, 2, 3, 240, 241, 242]
+    for key, number in (("training", 1), ("testing", 0)):
+        with pytest.raises(JobError) as error:
+            check_study(write_job_of_frames(seconds, key))
+        (line,) = str(error.value).splitlines()[1:]
+        assert (
+            line.startswith(f"- or_north: {key}, entry {number} (op): ") and "no row from line 5 (3 s) to line" in line
+        )
+        assert line.endswith("or take single frames (a study: overlays: [single_frames]; a bundle: rate: null)")
+    check_study(write_job_of_frames(seconds, overlays=["single_frames"]))
+    for key in ("validation", "testing"):
+        check_study(write_job_of_frames(seconds, key, evaluate=False))  # nothing reads these labels

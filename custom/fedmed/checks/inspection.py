@@ -97,6 +97,15 @@ class Inspection(ABC):
         """Find what is wrong with labels that are words; see :func:`fedmed.checks.bins.judge_classes`."""
         return iter(())
 
+    def judge_times(self, entries: Sequence[Entry], rate: float | None) -> Iterator[SiteFinding]:
+        """Find labels by time that lack the time of a frame that the job takes; only tables are opened.
+
+        Args:
+            entries: those whose labels the job reads.
+            rate: frames a second that it takes of a video, None where no job says it or each is taken at its own time.
+        """
+        return iter(())
+
     @abstractmethod
     def rows(self, entries: Sequence[Entry], cases: Sequence[Case]) -> list[tuple[str, ...]]:
         """A table for the hospital's own screen, heads first; empty where nothing was opened."""

@@ -17,7 +17,7 @@ import psutil
 
 from fedmed.checks.bundle_demands import check_exchange, check_share, read_demands
 from fedmed.checks.checked_site import CheckedSite
-from fedmed.checks.entries import LISTS, USED, check_lists, count_lists, read_entries
+from fedmed.checks.entries import LISTS, USED, Entry, check_lists, count_lists, read_entries
 from fedmed.checks.machine import Connection, check_disk, check_machine, state_bytes, tls_connect
 from fedmed.checks.measurement import measure
 from fedmed.checks.part_in_job import PartInJob, find_work
@@ -135,6 +135,19 @@ def check_data(checked: CheckedSite, options: Options, show: Silent) -> None:
         checked.cases = checked.inspection.open(checked.entries, options.workers, show.track(), bundle, site.bundles)
         checked.findings += checked.inspection.judge(checked.cases, checked.demands.size)
         checked.findings += checked.inspection.judge_rate(checked.cases, checked.demands.rate)
+    checked.findings += checked.inspection.judge_times(_with_labels(checked), checked.demands.rate)
+
+
+def _with_labels(checked: CheckedSite) -> list[Entry]:
+    """Entries whose labels the job reads, without those that were opened and cannot be used."""
+    work, cases = checked.work, checked.cases
+    labelled = work is not None and work.role == "supervised"
+    reads = {
+        "training": labelled and checked.kind.labelled,
+        "validation": labelled and work is not None and work.chooses,
+        "testing": work is not None and work.scores,
+    }
+    return [one for one in checked.entries if reads.get(one.list) and (one not in cases or cases[one].usable)]
 
 
 def _lists(checked: CheckedSite) -> Iterator[SiteFinding]:

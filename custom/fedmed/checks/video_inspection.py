@@ -15,10 +15,11 @@ from fedmed.data.prepare.case import Case, VideoCase
 from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.video_inspect import inspect_video
 from fedmed.data.prepare.video_layouts.layout import PARTS
+from fedmed.data.video.folder_source import TABLE
 from fedmed.data.video.frame_masks import FrameMasks, better_rate, used_masks
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.label_table import TimedLabels, read_label_table
-from fedmed.data.video.stored_video import space_needed
+from fedmed.data.video.stored_video import foretold, space_needed
 from fedmed.errors import DataError
 from fedmed.reports.words import NOTHING
 
@@ -81,6 +82,23 @@ class VideoInspection(Inspection):
                 continue
             tables.setdefault(entry.list, []).append(table)
         yield from self.judge_tables(tables, classes or (), role)
+
+    def judge_times(self, entries: Sequence[Entry], rate: float | None) -> Iterator[SiteFinding]:
+        """Find folders of frames whose tables have gaps where the job takes frames, such as of frames here and there.
+
+        Preparing looks at a folder's own frames, so nothing has said it before; a video file was streamed at a rate.
+        """
+        for entry in entries if rate else ():
+            if entry.table is None or not (entry.image / TABLE).is_file():
+                continue
+            try:
+                labels = read_label_table(entry.table)
+            except DataError:
+                continue  # told by judge_labels
+            try:
+                labels.rows_of(foretold(entry.image, replace(FORETOLD, rate=rate)))
+            except DataError as error:
+                yield data_finding("video_labels", f"{entry.where}: {error}", entry.list, entry.number)
 
     def judge_tables(
         self, tables: Mapping[str, Sequence[TimedLabels]], classes: Sequence[str], role: str | None

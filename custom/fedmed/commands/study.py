@@ -59,6 +59,9 @@ def check(
     """Say what a study is, what it asks of its sites, and what they must install; or all that is wrong with it.
 
     fedmed study check my_study.yaml
+
+    No site's data are read: 'fedmed simulate' reads them before it starts, and at a site 'fedmed site check SITE
+    --job STUDY'.
     """
     job = _job(study, settings, algorithm)
     from fedmed.jobs.study_summary import summary, summary_lines

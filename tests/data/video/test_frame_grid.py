@@ -8,7 +8,7 @@ from PIL import Image
 
 from fedmed.data.video.file_source import open_video
 from fedmed.data.video.frame_settings import SAME, FrameGrid, frame_grid, frames_between
-from fedmed.data.video.stored_video import Extraction, space_needed
+from fedmed.data.video.stored_video import Extraction, StoredVideo, foretold, space_needed
 from fedmed.errors import DataError
 
 NTSC, DOUBLE, FILM = Fraction(30000, 1001), Fraction(60000, 1001), Fraction(24000, 1001)
@@ -59,7 +59,7 @@ def test_a_video_without_an_even_rate_is_taken_by_time(write_video, settings):
 
 
 @pytest.mark.parametrize(("between", "known"), [(1 / 30, 30), (1.001 / 30, 29.97), (0.5, 2), (1.001, 0.999)])
-def test_frames_of_a_folder(tmp_path, frame, between, known):
+def test_frames_of_a_folder(tmp_path, frame, settings, between, known):
     for number in range(60):
         Image.fromarray(frame(number)).save(tmp_path / f"{number:03}.png")
     times = [f"{number:03}.png,{number * between:.3f}" for number in range(60)]
@@ -67,6 +67,14 @@ def test_frames_of_a_folder(tmp_path, frame, between, known):
     assert open_video(tmp_path).steady_rate() == pytest.approx(known, rel=5e-4)
     (tmp_path / "frames.csv").write_text("\n".join(["file,second", *times[:20], *times[25:]]))
     assert open_video(tmp_path).steady_rate() is None, "with a gap"
+    for wanted in (1, 0.7, 10, None):
+        extraction = Extraction(tmp_path, settings(rate=wanted))
+        length, told = sum(1 for _ in extraction), foretold(tmp_path, settings(rate=wanted))
+        facts = extraction.facts()
+        assert (len(told), told.facts["rate"], told.start) == (length, facts["rate"], facts["first_second"])
+        assert np.allclose(
+            [told.facts["seconds"], *told.times], [facts["seconds"], *StoredVideo(tmp_path, tmp_path, facts).times]
+        )
     (tmp_path / "pictures.csv").write_text("file\n000.png\n001.png")
     assert open_video(tmp_path).steady_rate() is None
 

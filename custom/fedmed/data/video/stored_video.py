@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmed.data.video.file_source import LONGEST, open_video, too_long
+from fedmed.data.video.folder_source import FrameFolder
 from fedmed.data.video.frame_settings import RULES, SAME, Frame, FrameSettings, frame_grid, matching_rules, picture_box
 from fedmed.data.video.source import Damage, ShownFrame, VideoSource
 from fedmed.errors import DataError
@@ -202,3 +203,21 @@ def space_needed(sources: Iterable[Path | str], settings: FrameSettings) -> Spac
         else:
             frames += frame_grid(video.steady_rate(), settings.rate).frames(video.seconds())
     return SpaceNeeded(frames, *settings.size, settings.rate)
+
+
+def foretold(folder: Path, settings: FrameSettings) -> StoredVideo:
+    """Foretell the times of a folder of frames once prepared, from its own table of times; no picture is opened.
+
+    Returns:
+        What labels by time are held against; ``frames`` of it cannot be read.
+
+    Raises:
+        DataError: the folder has no frames, or does not say when they are shown.
+    """
+    source = FrameFolder(folder, settings.names_rate)
+    first, seconds = source.listed[0][1], source.seconds()
+    grid = None if source.single or settings.rate is None else frame_grid(source.steady_rate(), settings.rate)
+    times = None if grid else [second - first for _, second in source.listed]
+    count = grid.frames(seconds) if grid else len(source.listed)
+    facts = {"frames": count, "rate": grid and grid.rate, "seconds": seconds, "first_second": first, "times": times}
+    return StoredVideo(folder, Path(), facts)
