@@ -7,7 +7,7 @@ import yaml
 
 from fedmed.errors import SiteConfigError
 from fedmed.files import CHECKOUT
-from fedmed.settings import server
+from fedmed.settings import server, site
 from fedmed.settings.server import ALLOWED, CONFIG, load_server
 from fedmed.settings.site import load_file
 
@@ -95,7 +95,8 @@ def test_the_demos_own_server_is_for_jobs_of_demo_sites_alone(tmp_path, monkeypa
     (tmp_path / "server.yaml").write_text("threads: 7")
     monkeypatch.setattr(server, "DEMO", tmp_path / "server.yaml")
     result = {"ct_x": tmp_path / "demo" / "ct_x.yaml", "own": tmp_path / "own.yaml"}
-    monkeypatch.setattr(server, "find_site_file", lambda site: result[site])
+    monkeypatch.setattr(site, "DEMO_SITES", tmp_path / "demo")
+    monkeypatch.setattr(site, "find_site_file", lambda site: result[site])
     assert [load_server(sites=sites).threads for sites in (["ct_x"], ["ct_x", "own"], [])] == [7, 1, 1]
 
 

@@ -1,11 +1,12 @@
 """``fedmed export``."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fedmed.commands.options import Replace
+from fedmed.commands.options import Replace, split_words
 from fedmed.files import private_files
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def export(
             help="Word of that site, as in its YAML; it is written into the bundle, with the site's name. Repeatable.",
         ),
     ] = [],
+    classes: Annotated[
+        list[str],
+        typer.Option(metavar="A,B", help="Names of what 1, 2, … stand for in masks, if the run's study gave none."),
+    ] = [],
     onnx: Annotated[bool, typer.Option("--onnx", help="Also write models/model.onnx, compared with PyTorch.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Run MONAI's checks, and compare inference before and after.")
@@ -70,7 +75,8 @@ def export(
     from fedmed.export.bundle import export_bundle, words_of
 
     made = export_bundle(
-        run, out, model=model, site=site, site_run=site_run, unseen=unseen, words=words_of(word), onnx=onnx,
+        run, out, model=model, site=site, site_run=site_run, unseen=unseen, words=words_of(word),
+        classes=split_words(classes), onnx=onnx,
         verify=verify_on or verify, version=version, sign_with=sign, replace=replace,
     )  # fmt: skip
     show(made)
@@ -80,6 +86,8 @@ def show(made: "Exported") -> None:
     """Print what was made, and how to use it."""
     from fedmed.reports.words import size
 
+    if made.warning:
+        print(f"warning: {made.warning}", file=sys.stderr)
     model = f"the model after round {made.round + 1}" if made.round >= 0 else "the starting model: no round improved it"
     print(f"{made.out}: version {made.version}, {model}")
     for path in sorted((made.out / "models").iterdir()):

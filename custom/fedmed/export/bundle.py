@@ -19,6 +19,7 @@ from fedmed.bundles.site_facts import attributes_fault, attributes_needed
 from fedmed.data.structure import Structure, titles
 from fedmed.errors import ExportError
 from fedmed.export.card import card
+from fedmed.export.class_names import unchosen_names, with_names
 from fedmed.export.configs import write_configs
 from fedmed.export.exporter import Exporter, exporter_of
 from fedmed.export.finished_run import SELECTED, read_finished
@@ -50,6 +51,7 @@ class Exported:
         overlays: the overlays that are left in it.
         checks: what was checked, in words.
         next_steps: what one does with it, as lines for a terminal.
+        warning: a sentence on names of classes that nobody has chosen, or empty.
     """
 
     out: Path
@@ -58,6 +60,7 @@ class Exported:
     overlays: list[str]
     checks: list[str]
     next_steps: list[str]
+    warning: str
 
 
 def export_bundle(
@@ -69,6 +72,7 @@ def export_bundle(
     site_run: Path | None = None,
     unseen: str | None = None,
     words: Mapping[str, str] | None = None,
+    classes: Sequence[str] = (),
     onnx: bool = False,
     version: str | None = None,
     replace: bool = False,
@@ -88,6 +92,7 @@ def export_bundle(
         site_run: that site's run folder, when it is not in the workspace.
         unseen: a site that never trained: merge the mean of the private tensors that all sites released.
         words: the words of the site for which the bundle is made; they and its name are written into its configs.
+        classes: names of what 1, 2, … stand for in masks, for a run whose study gave none.
         onnx: also write ``models/model.onnx`` (``encoder.onnx`` of a pre-training).
         version: of the bundle; None = the base bundle's and the first letters of the weights' hash.
         replace: replace an exported bundle at ``out``.
@@ -103,7 +108,7 @@ def export_bundle(
     check_target(out, replace)
     key = read_key(sign_with) if sign_with else None
     check_image(verify if isinstance(verify, Path) else None)
-    finished = read_finished(run)
+    finished = with_names(read_finished(run), classes)
     store = open_store(finished)
     check_apart(out, store.bundle.root)
     exporter = exporter_of(without_parts(store.bundle, finished.method), finished.method)
@@ -115,8 +120,9 @@ def export_bundle(
     check_version(version, store.bundle.root)
     with staged(out) as folder:
         made = _fill(
-            folder, out, exporter, weights, federation, store.classes, version=version, onnx=onnx, verify=verify
-        )
+            folder, out, exporter, weights, federation, store.classes,
+            warning=unchosen_names(finished.study, exporter, store.classes), version=version, onnx=onnx, verify=verify,
+        )  # fmt: skip
         if key:
             sign(folder, *key)
         return made
@@ -131,6 +137,7 @@ def _fill(
     classes: Sequence[Structure],
     *,
     version: str | None,
+    warning: str,
     onnx: bool,
     verify: bool | Path,
 ) -> Exported:
@@ -154,7 +161,7 @@ def _fill(
     _write_json(folder / CONFIGS / METADATA, meta)
     _write_card(folder, config, meta, exporter)
     write_digests(folder, {"bundle": bundle.name, "overlays": exporter.baked[0]})
-    return Exported(out, version, weights.round, overlays, checks, exporter.next_steps(out))
+    return Exported(out, version, weights.round, overlays, checks, exporter.next_steps(out), warning)
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

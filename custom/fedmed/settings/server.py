@@ -10,7 +10,7 @@ from pydantic import model_validator
 from fedmed.errors import SiteConfigError
 from fedmed.files import SHIPPED, SITES, fedmed_home, folders_of
 from fedmed.settings.machine import Machine, demo_data
-from fedmed.settings.site import find_site_file
+from fedmed.settings.site import is_demo_site
 from fedmed.settings.site_file import ClassPath
 from fedmed.settings.yaml_model import Contradictions, Document, check_model, read_model
 
@@ -98,12 +98,5 @@ def _find(workspace: Path | None, sites: Collection[str]) -> Path | None:
         return path
     places = [Path(workspace) / "local" / "fedmed_server.yaml"] if workspace else []
     places += [folder / "server.yaml" for folder in folders_of("sites", SITES)]
-    places += [DEMO] if sites and all(map(_is_demo, sites)) else []
+    places += [DEMO] if sites and all(map(is_demo_site, sites)) else []
     return next((place for place in places if place.is_file()), None)
-
-
-def _is_demo(site: str) -> bool:
-    try:
-        return find_site_file(site).parent == DEMO.with_name("demo")
-    except SiteConfigError:
-        return False

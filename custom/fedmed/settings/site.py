@@ -15,6 +15,8 @@ from fedmed.settings.site_file import EXAMPLE, SiteFile
 from fedmed.settings.yaml_model import Document, check_model, read_yaml
 from fedmed.site_names import name_fault
 
+DEMO_SITES = SHIPPED / "site_configs" / "demo"
+
 
 @dataclass(frozen=True)
 class SiteConfig:
@@ -62,7 +64,7 @@ def find_site_file(site: str, workspace: Path | None = None) -> Path:
     places = [Path(workspace) / "local" / "fedmed_site.yaml"] if workspace else []
     for folder in folders_of("sites", SITES):
         places += [folder / f"{site}.yaml", folder / site / f"{site}.yaml"]
-    places.append(SHIPPED / "site_configs" / "demo" / f"{site}.yaml")
+    places.append(DEMO_SITES / f"{site}.yaml")
     for place in places:
         if place.is_file():
             return place
@@ -77,6 +79,14 @@ def find_site_file(site: str, workspace: Path | None = None) -> Path:
         f"site '{site}' has no configuration file. Looked at:\n{looked}\n{meant}{unset}Let fedmed prepare make one, or "
         f"write:\n{EXAMPLE}"
     )
+
+
+def is_demo_site(site: str) -> bool:
+    """True where a site of this name is one of the demo's own on this machine."""
+    try:
+        return find_site_file(site).parent == DEMO_SITES
+    except SiteConfigError:
+        return False
 
 
 def load_site(site: str, workspace: Path | None = None) -> SiteConfig:
