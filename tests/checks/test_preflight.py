@@ -119,3 +119,9 @@ def test_a_running_site_is_left_alone(make_kit, monkeypatch):
     monkeypatch.setattr(preflight_module, "_run", lambda *args: pytest.fail("started"))
     connection = Connection()
     assert preflight(kit, connection).kind == "running" and connection.preflight is None
+    (kit.folder / "pid.fl").unlink()  # as of one in a container, which is started with --once
+    line = [sys.executable, "-c", "input()", preflight_module.SITE_MODULE, "-m"]
+    for folder, known in ((kit.folder / "other", False), (kit.folder, True)):
+        with subprocess.Popen([*line, str(folder), "-s", "fed_client.json"], stdin=subprocess.PIPE) as process:
+            assert preflight_module.running(kit) == (process.pid if known else None)
+            process.communicate(b"\n")
