@@ -21,13 +21,13 @@ MAY_IMPORT = {
     "aggregation": LEAVES,
     "bundles": LEAVES | {"aggregation", "messages"},
     # A run's method says what is shown of it; resamples of a site's cases are scored as the site scores them.
-    "reports": LEAVES | {"training", "bundles", "kinds", "methods", "settings"},
+    "reports": LEAVES | {"training", "bundles", "kinds", "messages", "methods", "settings"},
     "messages": {"aggregation"},
     "settings": {"data"},
     "kinds": {"data", "bundles"},
     "methods": LEAVES | {"training", "aggregation", "messages", "bundles", "settings"},
     "systems": LEAVES | WORK | SHOWN | {"messages", "methods", "settings"},  # named by class path alone
-    "jobs": {"data", "aggregation", "bundles", "kinds", "methods", "settings"},
+    "jobs": {"data", "aggregation", "bundles", "kinds", "messages", "methods", "settings"},
     "privacy": DESCRIBED | SHOWN,  # the ledger's page
     "recovery": DESCRIBED | {"privacy"},
     "federation": DESCRIBED | {"privacy", "recovery"},

@@ -11,6 +11,7 @@ from fedmed.jobs.given_path import described, kind_of
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.study import Named, Study
+from fedmed.messages.fingerprint import NAME as FINGERPRINT
 from fedmed.methods.declarations import ROLES
 from fedmed.methods.find_method import installed
 from fedmed.methods.method import Method
@@ -60,9 +61,10 @@ class PartInJob:
     @property
     def extras(self) -> list[str]:
         """All that the job asks for beside updates and scores; a site sends what its own settings allow."""
-        if self.folder is None or self.role == "evaluate":
+        if self.folder is None:
             return []
-        return sorted([*self.exchanged, *self.job.method.with_update(needed=True)])
+        method = [] if self.role == "evaluate" else [*self.exchanged, *self.job.method.with_update(needed=True)]
+        return sorted([*method, *([FINGERPRINT] if self.job.study.fingerprint else [])])
 
     def request(self) -> dict[str, Any]:
         """Plain values, of which :func:`requested_job` makes the job again, in another process."""

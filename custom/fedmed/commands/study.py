@@ -90,7 +90,7 @@ def package(
     written = write_job(job, folder, replace)
     then = "" if job.study.custom else "; submit it: docs/deployment.md"
     print(f"job written to {written}; every site needs its YAML. Simulate it: fedmed simulate {written}{then}")
-    if extras := sorted({*job.exchange.names, *job.method.with_update(needed=True)}):
+    if extras := job.extras:
         print(f"beside the model it asks sites for {', '.join(extras)}. They stay where a site's YAML lacks the line")
         print(f"    privacy: {{allowed_extras: [{', '.join(extras)}]}}")
         print("fedmed site check SITE --job JOB names those of a site; docs/privacy.md says what they tell")

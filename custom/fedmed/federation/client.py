@@ -37,9 +37,11 @@ from fedmed.federation.opened_model import (
     validation_scores,
 )
 from fedmed.federation.own_best import EarlierScores, OwnBest
+from fedmed.federation.site_fingerprint import site_fingerprint
 from fedmed.jobs.job import Job
 from fedmed.kinds.find_kind import check_bundle
 from fedmed.messages.answers import Answer, Extras, Release, Update
+from fedmed.messages.fingerprint import NAME
 from fedmed.messages.task import ALONE, SELECTED, SITE_BEST, Task
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
@@ -103,6 +105,7 @@ class Client:
             "validate": self.validate,
             "release": self.release,
             "evaluate": self.evaluate,
+            NAME: self.fingerprint,
         }
         return work[task.name](task)
 
@@ -183,6 +186,12 @@ class Client:
         self.state.cache(task.round, task.tensors)
         self.progress.event("end", task, values=len(values))
         return Extras(self.site.site, task.round, dict(values))
+
+    def fingerprint(self, task: Task) -> Extras:
+        """Measure a few of the site's images, if its own settings allow that the numbers leave."""
+        allowed = NAME in self.site.privacy.allowed_extras
+        values = site_fingerprint(self.site, self.kind, self.bundle, self.role, self.seed) if allowed else None
+        return Extras(self.site.site, task.round, {} if values is None else {NAME: values})
 
     def validate(self, task: Task) -> dict[str, float]:
         """Score the received model on the site's validation list; nothing without one."""

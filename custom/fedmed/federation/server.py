@@ -14,6 +14,7 @@ from fedmed.aggregation.acceptance import check_bound, update_norm
 from fedmed.bundles.bundle_parser import merge
 from fedmed.errors import Aborted, FedMedError, RoundFailed, StateError, UpdateRefused
 from fedmed.federation.exchange import Exchange
+from fedmed.federation.fingerprint import Fingerprints
 from fedmed.federation.open_round import OpenRound, TaskMaker, TransactionalAggregator, UpdateCheck
 from fedmed.federation.opened_model import Stream
 from fedmed.federation.reported_numbers import CollapseGuard, ReportedNumbers, UsualNorms, ranges_of
@@ -60,7 +61,7 @@ class Server:
         self.tasks = TaskMaker(job, store, self.policies)
         self.record, self.checkpoints = RunRecord(folder), Checkpoints(folder)
         self._good: dict[str, Any] = {}  # what parts were after the last good round
-        self.exchange = Exchange(job)
+        self.exchange, self.fingerprints = Exchange(job), Fingerprints(job, store.bundle, folder)
         self.guard = CollapseGuard(method.guards()) if study.collapse_guard else None
         scoring = study.of_role("supervised") if study.select != "last" else ()
         self.selection = ModelSelection(scoring, self.score, store.bundle.calibration, study.select == "best")
@@ -151,6 +152,7 @@ class Server:
         self.usual.restore(kept.norms)
         self.reported.restore(kept.told)
         self.exchange.restore(kept.exchange)
+        self.fingerprints.take_over(old.folder)
         if self.guard:
             self.guard.restore(kept.guard)
         if kept.selection.best_round is not None and not self._lost(kept.selection.best_round):
@@ -263,6 +265,8 @@ class Server:
     def fail(self, site: str, reason: str) -> None:
         """Note that a site answered with an error, or not at all."""
         with self.lock:
+            if self.fingerprints.fail(site, reason):
+                return
             if self.exchange.open:
                 self.exchange.fail(site, reason)
             else:

@@ -24,18 +24,19 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
     """Train all rounds, or fewer if the study allows it and models do not become better.
 
     Then score the last aggregate and evaluate the selected model, the last, the starting one and each labelled site's
-    own best, as far as the study asks for it.
+    own best, as far as the study asks for it. Before the first round the sites' images are compared, if it asks for it.
 
     Args:
         ask: sends each site its task and waits; hands updates to ``server.accept`` and returns the other answers by
             site: metrics of validation and evaluation, a :class:`Release` of a release task, :class:`Extras` of a
-            metadata task.
+            metadata or fingerprint task.
         finish_round: ends a round; ``server.finish_round`` by default.
 
     Raises:
         RoundFailed: too many failed rounds in a row, or the last one, or no labelled site contributed to any. The
             models saved so far stay.
     """
+    server.fingerprints.gather(ask, server.first_round)
     for round in range(server.first_round, server.study.rounds):
         if server.ends_before(round):
             break

@@ -91,13 +91,16 @@ def model_to_update(model: FLModel) -> Update:
 
 
 def model_to_extras(model: FLModel) -> Extras:
-    """A site's answer to a ``metadata`` task, at the server; what is malformed counts as values of no round."""
+    """A site's answer to a ``metadata`` or ``fingerprint`` task, at the server.
+
+    What is malformed counts as values of no round.
+    """
     site, facts = model.meta.get("client_name", "?"), model.meta.get(KEY)
     try:
         return Extras(site, whole_number("round", facts["round"]), extras_to_tensors(dict(facts["extras"])))
     except MALFORMED as error:
         said = in_terminal(error, LONGEST)
-        log.warning("site '%s': malformed answer to the task 'metadata': %s", site, said)
+        log.warning("site '%s': malformed values: %s", site, said)
         return Extras(site, -1)
 
 
@@ -142,6 +145,7 @@ CONVERT: dict[str, Callable[[FLModel], Answer]] = {
     "release": model_to_release,
     "validate": model_to_metrics,
     "evaluate": model_to_metrics,
+    "fingerprint": model_to_extras,
 }
 
 

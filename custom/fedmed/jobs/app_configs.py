@@ -57,6 +57,7 @@ def role_config(job: Job, role: str) -> dict[str, Any]:
         "validate": True,
         "release": bool(job.study.release_from) and role == "supervised",
         "evaluate": True,
+        "fingerprint": job.study.fingerprint,
     }
     return client_config(job.method.role(role).executor, [task for task, wanted in tasks.items() if wanted])
 

@@ -14,7 +14,7 @@ from typing import Any
 from fedmed.errors import JobError
 
 SERVER, CLIENT = "config_fed_server.json", "config_fed_client.json"
-TASKS = ("train", "metadata", "validate", "release", "evaluate")  # in the order in which jobs list them
+TASKS = ("train", "metadata", "validate", "release", "evaluate", "fingerprint")  # in the order in which jobs list them
 LIMITS = "fedmed.flare.filters.SiteLimitsFilter"
 PERSISTOR = "fedmed.flare.persistor.BundleModelPersistor"
 CONTROLLER = "fedmed.flare.controller.FederationController"

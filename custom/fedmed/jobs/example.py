@@ -34,7 +34,7 @@ def example(name: str, size: Literal["small", "paper"] = "small", allowed: tuple
     roles = list(method.roles())
     sites = {f"hospital_{letter}": role for letter, role in zip("abcdef", [roles[0], *roles], strict=False)}
     values: dict[str, Any] = {"name": NAME, "method": {"path": path} | ({"args": args} if args else {}), "sites": sites}
-    values |= {"rounds": 50, **kind.example, **(kind.small if size == "small" else {})}
+    values |= {"rounds": 50, "fingerprint": True, **kind.example, **(kind.small if size == "small" else {})}
     text = HEAD.format(title=method.title, source=method.source or "ours", name=NAME)
     return text + "".join(_entry(key, field, values) for key, field in Study.model_fields.items() if key != "resume")
 

@@ -13,6 +13,7 @@ from fedmed.errors import JobError
 from fedmed.jobs.rule_spec import rule_spec
 from fedmed.jobs.study import Study
 from fedmed.jobs.study_text import changed_text, dumped, parse_study
+from fedmed.messages.fingerprint import NAME as FINGERPRINT
 from fedmed.methods.declarations import TRAINING_ROLES, Exchanged
 from fedmed.methods.find_method import adaptations, algorithms, load_algorithm, load_method
 from fedmed.methods.method import ALL_SITES, MEAN, Method, at_server, of_role
@@ -112,6 +113,12 @@ class Job:
     def exchange(self) -> Exchanged:
         """Values that sites send one another before they train."""
         return self.method.exchange()
+
+    @property
+    def extras(self) -> list[str]:
+        """Names of all values beside the model that the job asks for; a site lets go what its settings list."""
+        with_update = self.method.with_update(needed=True)
+        return sorted({*self.exchange.names, *with_update, *([FINGERPRINT] if self.study.fingerprint else [])})
 
     @property
     def short_rule(self) -> dict[str, Any]:

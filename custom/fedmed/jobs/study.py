@@ -241,6 +241,11 @@ class Study(YamlModel):
     max_failed_rounds: int = Field(
         default=2, ge=1, le=MOST_ROUNDS, description="the job stops after so many failed rounds in a row"
     )
+    fingerprint: bool = Field(
+        default=False,
+        description="before round 1 each site sends what its images are like, in rounded numbers, as far as its own "
+        "settings allow, and the server says what does not fit",
+    )
     collapse_guard: bool = Field(default=True, description="warn when the training of a site collapses")
     patience: int | None = Field(
         default=None,

@@ -29,7 +29,7 @@ def summary(job: Job) -> dict[str, Any]:
         "steps": study.steps,
         "gain": study.gain,
         "epochs": study.epochs,
-        "allowed_extras": sorted({*job.exchange.names, *job.method.with_update(needed=True)}),
+        "allowed_extras": job.extras,
         "install": extras_line(job),
         "missing_here": extras_line(job, only_missing=True),
         "files": [one.name for one in needed_files(job)],

@@ -24,6 +24,10 @@ class Classification(Kind):
         "radiograph": "fedmed.checks.radiograph_inspection.RadiographInspection",
         "volume": "fedmed.checks.ct_inspection.ClassifiedCTInspection",
     }
+    measures = {
+        "radiograph": "fedmed.data.fingerprint.pictures.measure",
+        "volume": "fedmed.data.fingerprint.volumes.measure",
+    }
     report = "fedmed.reports.classification_report.ClassificationReport"
     exporter = "fedmed.export.exporter.ClassificationExporter"
     proposal = SCORES

@@ -140,6 +140,8 @@ class Kind:
         settings: ids that the bundle's configuration must have for this kind -> what they are.
         readers: what an image may be, such as ``volume`` -> class path of what a site's check opens and lists then:
             :class:`fedmed.checks.inspection.Inspection`.
+        measures: the same words -> path of the function that looks at one image for a site's fingerprint, see
+            :mod:`fedmed.data.fingerprint`; without, a site of this kind tells its counts and memory alone.
         report: class path, what a report shows: :class:`fedmed.reports.run_report.RunReport`.
         exporter: class path, what an export does: :class:`fedmed.export.exporter.Exporter`.
         tells: what :meth:`numbers` say about a site, for its data-protection officer, as a sentence.
@@ -158,6 +160,7 @@ class Kind:
     counted: ClassVar[tuple[str, ...]] = ("n_",)
     settings: ClassVar[Mapping[str, str]] = {}
     readers: ClassVar[Mapping[str, str]] = {}
+    measures: ClassVar[Mapping[str, str]] = {}
     report: ClassVar[str] = ""
     exporter: ClassVar[str] = ""
     tells: ClassVar[str] = ""
@@ -223,6 +226,14 @@ class Kind:
             name = type(self).__name__
             raise BundleError(f"the kind {name} opens images as another does; name it in an overlay, not for a bundle")
         return self.base.inspects
+
+    @property
+    def looks(self) -> tuple[str, str]:
+        """An image's word, and the path of its function in :attr:`measures`; "" where kind and base have none."""
+        if self.readers or self.base is None:
+            image = self.images or next(iter(self.readers), "")
+            return image, self.measures.get(image, "")
+        return self.base.looks
 
     def further_scores(self, score: Score) -> tuple[Score, ...]:
         """Scores of a testing list that are reported beside the one by which models are compared."""

@@ -28,6 +28,7 @@ class Phases(Kind):
     counted = ("n_", "frames_")
     settings = {"classes": "the names of the phases, as the sites' tables spell them, in the order of the outputs"}
     readers = {"video": "fedmed.checks.video_inspection.PhaseInspection"}
+    measures = {"video": "fedmed.data.fingerprint.videos.measure_phases"}
     report = "fedmed.reports.video_report.PhasesReport"
     exporter = "fedmed.export.exporter.ClassificationExporter"
     proposal: ClassVar[Proposal | None] = SCORES

@@ -26,6 +26,7 @@ class Presence(Kind):
     counted = ("n_", "tp_", "fp_", "fn_")
     settings = {"classes": "the names of the labels, columns of the sites' tables, in the order of the outputs"}
     readers = {"video": "fedmed.checks.video_inspection.VideoInspection"}
+    measures = {"video": "fedmed.data.fingerprint.videos.measure_tools"}
     report = "fedmed.reports.video_report.PresenceReport"
     exporter = "fedmed.export.exporter.ClassificationExporter"
     proposal = SEVERAL

@@ -27,6 +27,7 @@ class Segmentation2D(Kind):
     distances = ("hd95", "assd")
     settings = {"classes": "the names of what 1, 2, … stand for in masks, in the order of the outputs after the first"}
     readers = {"video": "fedmed.checks.video_inspection.MaskInspection"}
+    measures = {"video": "fedmed.data.fingerprint.videos.measure_masks"}
     report = "fedmed.reports.segmentation_2d_report.Segmentation2DReport"
     exporter = "fedmed.export.exporter.FrameMaskExporter"
     proposal = MASKS

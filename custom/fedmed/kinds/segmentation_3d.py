@@ -16,6 +16,7 @@ class Segmentation3D(Kind):
     scores = (DICE, HD95)
     distances = (HD95.name,)
     readers = {"volume": "fedmed.checks.ct_inspection.CTInspection"}
+    measures = {"volume": "fedmed.data.fingerprint.volumes.measure"}
     report = "fedmed.reports.scored_report.SegmentationReport"
     exporter = "fedmed.export.exporter.SegmentationExporter"
     proposal = MASKS

@@ -21,7 +21,7 @@ class Task:
     Attributes:
         name: ``train`` (validate the received model if asked, then train), ``metadata`` (compute what other sites need
             of it, see :mod:`fedmed.federation.exchange`), ``validate``, ``release`` (hand out private tensors, if the
-            site allows it) or ``evaluate``.
+            site allows it), ``evaluate`` or ``fingerprint`` (say what the images are like).
         round: counted from 0; a ``validate`` or ``evaluate`` task carries the round whose aggregate it sends.
         tensors: name -> tensor, only what the site's role receives. Its first task may add the starting values of
             private tensors, when the job starts from a checkpoint.

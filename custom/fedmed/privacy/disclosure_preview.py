@@ -6,6 +6,8 @@ from pathlib import Path
 
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.study import Study
+from fedmed.messages.fingerprint import NAME as FINGERPRINT
+from fedmed.messages.fingerprint import TELLS
 from fedmed.methods.declarations import FROM_A_ROUND
 from fedmed.methods.method import ALL_SITES, Method
 from fedmed.privacy.disclosures import Disclosure, SiteDisclosures
@@ -91,8 +93,8 @@ def disclosure_preview(made: Forecast) -> Sheet:
     leaving = SheetTable("Tensors that leave", "", ["name", "kind", "bytes#", "when"], _leaving(made), long=True)
     tables = [sent, limits, leaving]
     if values := _method_values(made):
-        columns, note = ["name", "what it is", "to whom", "when", "what it tells about the site"], made.method.title
-        tables.insert(1, SheetTable("Values beside the model", f"Of the method: {note}.", columns, values))
+        columns, note = ["name", "what it is", "to whom", "when", "what it tells about the site"], _asks(made)
+        tables.insert(1, SheetTable("Values beside the model", note, columns, values))
     if stay := _staying(made):
         note = "They lie in the job's folder at the site."
         tables.append(SheetTable("Tensors that stay at the site", note, ["name", "kind"], stay, long=True))
@@ -142,6 +144,11 @@ def _extras(made: Forecast) -> list[str]:
         if any(value.entries for value in made.method.values() if value.name in shared[0].extras):
             what = f"In {times} {names} of single training images is sent. It goes"
         notices.append(f"{what} on to the other sites, without this site's name.{noise}")
+    if FINGERPRINT in sent:
+        notices.append(
+            "Before round 1 at most 50 of the site's images are looked at, and rounded numbers of them are sent to the "
+            "server alone."
+        )
     if sent and privacy.noise_multiplier is not None:
         notices.append(
             f"The account (ε, δ) does not cover {', '.join(sent)}: these leave in addition to what the bound speaks of."
@@ -149,12 +156,23 @@ def _extras(made: Forecast) -> list[str]:
     return notices
 
 
+def _asks(made: Forecast) -> str:
+    """Words for those who ask for the values: the method, the study, or both."""
+    of_method = {value.name for value in made.method.values()}
+    wanted = {*made.wanted, *(name for sending in made.disclosures for name in sending.extras)}
+    who = [f"the method: {made.method.title}"] if of_method & wanted else []
+    return f"Of {' and '.join([*who, *(['the study'] if FINGERPRINT in wanted else [])])}."
+
+
 def _method_values(made: Forecast) -> list[list[str]]:
     """Rows of what the method asks of this site beside the model, and what each value tells."""
     when = {value.name: value.when for value in made.method.values()}
     when |= {v.name: f"from round {v.round + 1} on" for v in made.method.values() if v.when == FROM_A_ROUND}
     names = {*made.wanted, *(name for sending in made.disclosures for name in sending.extras)}
-    return [[v.name, v.shape, v.direction, when[v.name], v.tells] for v in made.method.values() if v.name in names]
+    first = [[FINGERPRINT, "numbers", "to the server", "before round 1", TELLS]] if FINGERPRINT in names else []
+    return first + [
+        [v.name, v.shape, v.direction, when[v.name], v.tells] for v in made.method.values() if v.name in names
+    ]
 
 
 def _note(made: Forecast) -> str:
@@ -203,6 +221,8 @@ def _rounds(sending: Disclosure) -> str:
     if sending.rounds is None:
         return "after training"
     first, last = (round + 1 for round in sending.rounds)
+    if sending.task == FINGERPRINT:
+        return "before 1"
     return str(first) if first == last else f"{first}–{last}"
 
 
@@ -246,7 +266,8 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
     sent = {name for sending in training for name in sending.tensors}
     private = describe({name: tensor for name, tensor in answers.tensors.items() if name not in sent})
     wanted = job.method.with_update(needed=True) if training else []
-    wanted += job.exchange.names if before else ()
+    asked = {"metadata": job.exchange.names, FINGERPRINT: [FINGERPRINT]}
+    wanted += sorted({name for one in before for name in asked.get(one.task, ())})
     disclosures = [*before, *training, *answers.closing()]
     given = (job.name, answers.role, job.method, site, disclosures, private, training_rounds, epsilon, wanted)
     tells = answers.tells if any(one.task == "evaluate" and one.scalars for one in disclosures) else ""

@@ -9,6 +9,8 @@ from fedmed.bundles.bundle_parser import initial_network, named_tensors
 from fedmed.errors import PrivacyError
 from fedmed.jobs.job import Job, RolePolicies
 from fedmed.kinds.find_kind import kind_of
+from fedmed.messages.fingerprint import FORM
+from fedmed.messages.fingerprint import NAME as FINGERPRINT
 from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.privacy.allow_lists import Allowed
 from fedmed.privacy.payload import describe
@@ -23,7 +25,7 @@ class Disclosure:
     """Answers of one kind.
 
     Attributes:
-        task: ``metadata``, ``train``, ``validate``, ``release`` or ``evaluate``.
+        task: ``fingerprint``, ``metadata``, ``train``, ``validate``, ``release`` or ``evaluate``.
         rounds: first and last round, counted from 0; None for what comes after training.
         tensors: name -> dtype and shape.
         scalars: names of the numbers that come with each answer.
@@ -68,7 +70,10 @@ class SiteDisclosures:
         self.rounds = [round for round in range(job.study.rounds) if site.site in job.study.participants(round)]
 
     def before_training(self) -> Iterator[Disclosure]:
-        """Values for the other sites, of a size that only the bundle's method knows."""
+        """Fingerprint, and values for the other sites, of a size that only the bundle's method knows."""
+        if self.study.fingerprint:
+            sent = self._in_rounds(FINGERPRINT, [0], [], [], [FINGERPRINT])
+            yield replace(sent, scalars=list(FORM) if sent.extras else ())
         rounds = [round for round in self.rounds if self.exchange.in_round(round)]
         if rounds and self.exchange.sends(self.role):
             yield self._in_rounds("metadata", rounds, [], [], self.exchange.names)

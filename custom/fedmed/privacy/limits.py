@@ -11,6 +11,7 @@ from typing import Any
 from fedmed.durable_files import append_json
 from fedmed.errors import JobError, PrivacyError
 from fedmed.messages.answers import Answer, Extras, Release, Update, map_tensors
+from fedmed.messages.fingerprint import NAME, fault
 from fedmed.privacy.allow_lists import Allowed
 from fedmed.privacy.payload import describe, kind, payload_bytes, payload_digest
 from fedmed.privacy.protection import Facts, PrivacyAccount, Protection
@@ -40,7 +41,7 @@ class SiteLimits:
         if isinstance(answer, Update):
             return self.apply(answer)
         if isinstance(answer, Extras):
-            return self.metadata(answer)
+            return self.fingerprint(answer) if task == NAME else self.metadata(answer)
         return self.release(answer) if isinstance(answer, Release) else self.metrics(task, round, answer)
 
     def apply(self, update: Update) -> Update:
@@ -66,6 +67,14 @@ class SiteLimits:
         """Return what may leave of an answer to a ``metadata`` task: listed values, with noise; write the ledger."""
         values, facts = self._extras(extras.values, extras.round)
         self._write("metadata", "metadata", extras.round, {"extras": values}, **facts)
+        return replace(extras, values=values)
+
+    def fingerprint(self, extras: Extras) -> Extras:
+        """Return a site's fingerprint if its settings list it and it holds nothing else; write the ledger."""
+        values = self.allowed.extras({name: value for name, value in extras.values.items() if name == NAME})
+        if values and (wrong := fault(values[NAME])):
+            raise PrivacyError(f"the fingerprint does not leave: {wrong}")
+        self._write(NAME, NAME, extras.round, {"extras": values})
         return replace(extras, values=values)
 
     def release(self, release: Release) -> Release:
@@ -138,8 +147,8 @@ class Ledger:
         """Add one line, on the disk before this returns.
 
         Args:
-            answer: ``update``, ``metadata``, ``scores``, ``release``, ``live`` (a scalar for TensorBoard) or
-                ``refused`` (only an error code was sent).
+            answer: ``update``, ``metadata``, ``fingerprint``, ``scores``, ``release``, ``live`` (a scalar for
+                TensorBoard) or ``refused`` (only an error code was sent).
             round: of the task; None if unknown.
 
         Raises:

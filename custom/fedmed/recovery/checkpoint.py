@@ -30,11 +30,12 @@ from fedmed.settings.yaml_model import YamlModel
 
 log = logging.getLogger("fedmed.server")
 CHECKPOINTS, MODELS, ROUNDS, RESULT = "checkpoints", "models", "rounds.jsonl", "result.json"
+FINGERPRINT = "fingerprint.json"  # what the sites said of their images before the first round
 CARRIED = "resume"  # folder in the server's app in which a job brings the checkpoint that it continues
 EARLIER, FORMAT = "server_state.json", 2  # what FedMed 0.1 wrote in its place
 MAY_CHANGE = {  # how long, for whom to wait, what to tell; all else would make it another run
     "name", "rounds", "min_clients", "max_failed_rounds", "task_timeout", "evaluate", "evaluate_last",
-    "evaluate_first", "release_from", "collapse_guard", "resume", "patience", "min_rounds",
+    "evaluate_first", "fingerprint", "release_from", "collapse_guard", "resume", "patience", "min_rounds",
     "release_weights", "release_partial", "release_keep", "max_norm_ratio", "max_samples", "custom",
     "overrides", "role_overlays",  # each site compares its own, and the server those of its network
 }  # fmt: skip
@@ -313,8 +314,9 @@ class Checkpoints:
         for place in (other.models, folder / CHECKPOINTS):
             place.mkdir(parents=True)
         shutil.copyfile(self.path(checkpoint.round), other.path(checkpoint.round))
-        if (self.folder / ROUNDS).is_file():
-            shutil.copyfile(self.folder / ROUNDS, folder / ROUNDS)
+        for name in (ROUNDS, FINGERPRINT):
+            if (self.folder / name).is_file():
+                shutil.copyfile(self.folder / name, folder / name)
         for round in sorted(checkpoint.models):
             self.read_model(round)  # a damaged one is found here, not at the server
             shutil.copyfile(self.model_path(round), other.model_path(round))

@@ -8,6 +8,8 @@ from typing import Any
 import pandas as pd
 
 from fedmed.errors import FedMedError
+from fedmed.messages.fingerprint import NAME as FINGERPRINT
+from fedmed.messages.fingerprint import TELLS
 from fedmed.methods.algorithm import Algorithm
 from fedmed.methods.find_method import adaptations, algorithms, installed
 from fedmed.methods.method import Method
@@ -52,7 +54,7 @@ def ledger_sheet(lines: Sequence[Line]) -> Sheet:
     ]
     tables = [SheetTable("Answers", "", ["when", "task", "round#", "what", "numbers", "SHA-256"], _rows(answers))]
     if extras := _extras(answers):
-        note = "What FedMed's own methods say of values that left beside the model."
+        note = "What is said of values that left beside the model."
         tables.append(SheetTable("Values beside the model", note, ["name", "what it tells about the site"], extras))
     if numbers := _numbers(lines):
         note = "Also those that are shown while a site works. Counts are of single values."
@@ -130,7 +132,7 @@ def _extras(answers: Sequence[Line]) -> list[list[str]]:
     """Name of each value beside the model, and what it tells."""
     made: list[Method | Algorithm] = [kind() for kind in installed().values()]
     made += [kind() for kind in (*algorithms().values(), *adaptations().values())]
-    tells = {value.name: value.tells for one in made for value in one.values()}
+    tells = {value.name: value.tells for one in made for value in one.values()} | {FINGERPRINT: TELLS}
     sent = sorted({name for line in answers for name in line.get("extras", {})})
     return [[name, tells.get(name, NOTHING)] for name in sent]
 

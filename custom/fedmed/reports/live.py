@@ -20,7 +20,7 @@ from fedmed.methods.find_method import study_of_run
 from fedmed.plain_text import every_text, in_markup, in_terminal
 from fedmed.reports.palette import DARK
 from fedmed.reports.run import JOB_FOLDER, error_text, known_method, score_of
-from fedmed.reports.run_files import number
+from fedmed.reports.run_files import compared, number
 from fedmed.reports.training_scalars import declared, leading
 from fedmed.reports.words import NOTHING, duration, fixed
 
@@ -32,6 +32,7 @@ TASKS = {
     "evaluate": "evaluating",
     "release": "releasing",
     "metadata": "summarising",
+    "fingerprint": "measuring",
 }
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 # The last line of a traceback, and a line of NVFlare's log: "time - name - ERROR - message".
@@ -112,6 +113,11 @@ class LiveState:
         elif event == "error":
             site.busy, site.error = False, error_text(line)
 
+    def compared_event(self, site: str, message: str) -> str:
+        """Take one finding about a site's images; return it as a plain line."""
+        self.warnings.append(f"warning, before round 1: {site}: {message}")
+        return f"WARNING {site}, before round 1: {message}"
+
     def round_event(self, line: dict[str, Any], now: float) -> None:
         """Take one line of ``rounds.jsonl``."""
         self.rounds_done = int(line.get("round", self.rounds_done)) + 1
@@ -149,6 +155,7 @@ class Follower:
         self.state = LiveState(who.removesuffix(": ") or job, {name: LiveSite() for name in sites}, then=then)
         self.who = who
         self._run = Arrival(folder / "server" / JOB_FOLDER / "run.json")
+        self._compared = Arrival(folder / "server" / JOB_FOLDER / "fingerprint.json")
         self._rounds = Tail(folder / "server" / JOB_FOLDER / "rounds.jsonl")
         names = (*self.state.sites, SERVER)  # the server has progress where it trains too
         self._sites = {name: Tail(folder / name / JOB_FOLDER / "progress.jsonl") for name in names}
@@ -160,7 +167,7 @@ class Follower:
         news = [(name, line) for name, tail in self._sites.items() for line in tail.poll()]
         news.sort(key=lambda pair: number(pair[1].get("time")) or 0.0)
         finished = [(line, int(line.get("round") or 0)) for line in self._rounds.poll()]
-        texts = []
+        texts = [self.state.compared_event(*one) for record in self._compared.poll() for one in compared(record)]
         for name, line in news:
             # A round's own line carries no time; it stands before the first site that is in a later round.
             while finished and int(line.get("round") or 0) > finished[0][1]:

@@ -171,12 +171,16 @@ def exchange_notes(run: Run) -> list[str]:
 
 
 def warnings(run: Run) -> list[tuple[str, str, str]]:
-    """(``round 2`` or ``rounds 1–3``, counted from 1, site, message) of everything the server warned of, each once."""
+    """(when, site, message) of everything the server warned of, each once.
+
+    It is ``before round 1``, ``round 2`` or ``rounds 1–3``.
+    """
     rounds_of: dict[tuple[str, str], list[int]] = {}
+    before = [("before round 1", site, message) for site, message in run.compared]
     for line in run.rounds:
         for warning in dict.fromkeys(line.warnings):
             rounds_of.setdefault(warning, []).append(line.index + 1)
-    return [(named_rounds(rounds), site, message) for (site, message), rounds in rounds_of.items()]
+    return before + [(named_rounds(rounds), site, message) for (site, message), rounds in rounds_of.items()]
 
 
 def errors(run: Run) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from fedmed.errors import FedMedError, JobError
 from fedmed.methods.find_method import method_of_run
 from fedmed.methods.method import Method
 from fedmed.reports.run_contents import Run, Site
-from fedmed.reports.run_files import DAMAGED, number, read_lines, read_record, read_rounds, read_table
+from fedmed.reports.run_files import DAMAGED, number, read_compared, read_lines, read_record, read_rounds, read_table
 from fedmed.settings.server import load_server
 
 JOB_FOLDER = Path("simulate_job") / "fedmed"
@@ -80,6 +80,7 @@ def read_run(folder: str | Path) -> Run:
         kind=str(facts.get("kind") or ""),
         method=known_method(facts),
         classes=[Structure(**one) for one in facts.get("classes") or []],
+        compared=read_compared(server / "fingerprint.json"),
         grid=[float(size) for size in facts.get("grid") or []],
     )
 

@@ -74,6 +74,7 @@ class Run:
         grid: voxel size in mm on which masks were scored; empty where that is not known.
         steps: what is added from one of its controls to the next, and from the last to the run; none where there is no
             control, the same job in which the sites without labels are left out or learn nothing.
+        compared: (site, message) of what did not fit among the sites' images, or why a site told nothing of its own.
         control_problems: why controls that are there cannot be compared.
     """
 
@@ -96,6 +97,7 @@ class Run:
     method: Method
     classes: list[Structure] = field(default_factory=list)
     grid: list[float] = field(default_factory=list)
+    compared: list[tuple[str, str]] = field(default_factory=list)
     steps: list[Any] = field(default_factory=list)
     control_problems: list[str] = field(default_factory=list)
 

@@ -3,7 +3,7 @@
 import json
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,17 @@ def read_record(path: Path) -> dict[str, Any]:
     """Read ``run.json`` or ``result.json``; texts are as in :func:`read_lines`. FedMedError: it is damaged."""
     content: dict[str, Any] = every_text(read_json(path, FedMedError, DAMAGED))
     return content
+
+
+def read_compared(path: Path) -> list[tuple[str, str]]:
+    """Read (site, message) of ``fingerprint.json``; nothing where there is none. FedMedError: it is damaged."""
+    return compared(read_record(path)) if path.is_file() else []
+
+
+def compared(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(site, message): why there is no fingerprint of a site, then what does not fit among the others."""
+    missing = [(str(site), f"no fingerprint: {reason}") for site, reason in (record.get("missing") or {}).items()]
+    return [*missing, *((str(one.get("site")), str(one.get("message"))) for one in record.get("findings") or ())]
 
 
 def read_arrays(path: Path, keys: Sequence[str], also: Sequence[str] = ()) -> list[np.ndarray]:

@@ -137,6 +137,8 @@ def _checked(site: str, document: Document) -> SiteConfig:
         privacy = {**(privacy or {}), "account": str(fedmed_home() / "privacy" / f"{site}.json")}
     if document.values.get("demo") is not None and isinstance(privacy, Mapping):
         privacy = {"min_cases": 1, "min_gain_cases": 1, **privacy}
+        if isinstance(listed := privacy.get("allowed_extras", []), list):  # numbers of images that show nobody
+            privacy["allowed_extras"] = [*dict.fromkeys([*listed, "fingerprint"])]
     document = replace(document, values={**document.values, "privacy": privacy})
     file = check_model(document, SiteFile, error=SiteConfigError, example=EXAMPLE, context={"site": site})
     given: dict[str, Any] = {name: getattr(file, name) for name in SiteFile.model_fields if name != "demo"}

@@ -25,6 +25,7 @@ threads: 2       # CPU threads of one process
 workers: 0       # processes that load images
 amp: false       # mixed precision, GPU only
 # cache_dir: /fast/disk/fedmed-cache   # preprocessed cases, readable by the owner only
+# privacy: {allowed_extras: [fingerprint]}   # lets a study compare rounded numbers of the images: docs/fingerprint.md
 """
 # Name of a folder → the file that lies beside it, and what wrote both.
 WRITTEN = {

@@ -1,0 +1,158 @@
+"""What sites say of their images before the first round: how it is measured, compared, refused, and kept."""
+
+import json
+
+import nibabel as nib
+import numpy as np
+import pytest
+import yaml
+
+from fedmed.bundles.bundle import Bundle
+from fedmed.federation import client, fingerprint
+from fedmed.federation.compared_sites import compare
+from fedmed.federation.fingerprint import expected
+from fedmed.federation.site_fingerprint import site_fingerprint
+from fedmed.kinds.find_kind import kind_of
+from fedmed.messages.fingerprint import fault
+from fedmed.privacy.limits import read_ledger
+from fedmed.reports.notes import warnings
+from fedmed.reports.run import read_run
+from fedmed.settings.site import load_file
+from tests.federation.run_folder import records
+from tests.jobs.demo_sites import note_messages
+
+ALLOWED = {"privacy": {"account": "account.json", "allowed_extras": ["fingerprint"]}}
+SOUND = {"images": "picture", "device": "cpu", "memory": 8, "counts": {"training": 10}}
+IMAGES = 7
+
+
+def hospital(folder, shift=0, spacing=(1.0, 1.0, 5.0), marked=1, flip=False, number=IMAGES, scale=1.0):
+    """A site with some bodies in air, lying to the front, and masks; one list, no other settings."""
+    entries = []
+    for place in range(number):
+        values = np.full((24, 20, 12), -1000.0)
+        values[4:20, 10:18, 2:10] = 40 + 5 * place
+        mask = np.zeros(values.shape, np.uint8)
+        mask[8:12, 12:15, 4:6] = marked
+        values = (values[:, ::-1] if flip else values) * scale + shift
+        for name, array in (("image", values.astype(np.int16)), ("mask", mask)):
+            folder.mkdir(parents=True, exist_ok=True)
+            nib.save(nib.Nifti1Image(array, np.diag([*spacing, 1])), folder / f"{name}{place}.nii.gz")
+        entries.append({"image": f"image{place}.nii.gz", "label": f"mask{place}.nii.gz"})
+    (folder / "datalist.json").write_text(json.dumps({"training": entries}))
+    path = folder.with_suffix(".yaml")
+    path.write_text(yaml.safe_dump({"data_root": str(folder), "device": "cpu", **ALLOWED}))
+    return load_file(path)
+
+
+def measured(site, role="supervised"):
+    bundle = Bundle("covid_ct_segmentation", ["demo"])
+    return site_fingerprint(site, kind_of(bundle), bundle, role, 0)
+
+
+def leaves(value):
+    return [leaf for part in value.values() for leaf in leaves(part)] if isinstance(value, dict) else [value]
+
+
+@pytest.mark.parametrize(
+    ("odd", "says"),
+    [
+        ({}, ""),
+        ({"shift": 1024}, "shifted by +1024, raw values without the offset of 1024"),
+        ({"scale": 0.1, "shift": 100}, "pictures of 0 to 255"),
+        ({"spacing": (2.0, 2.0, 10.0)}, "its voxels are 2 × 2 × 10 mm, usual is 1 × 1 × 5 mm"),
+        ({"marked": 255}, "its masks hold 255 (0.42 % of the voxels); the study knows 0, 1"),
+        ({"marked": 0}, "its masks are 0 everywhere"),
+        ({"flip": True}, "are back and front exchanged?"),
+    ],
+)
+def test_a_site_that_does_not_fit_is_named_with_its_number(tmp_path, odd, says):
+    sites = {name: hospital(tmp_path / name, **(odd if name == "c" else {})) for name in "abc"}
+    values = {name: measured(site) for name, site in sites.items()}
+    assert [fault(one) for one in values.values()] == [""] * 3
+    found = compare(values, expected(Bundle("covid_ct_segmentation", ["demo"])))
+    assert [site for site, _ in found] == (["c"] if says else []), found
+    assert all(says in text for _, text in found)
+
+
+def test_a_site_tells_rounded_numbers_and_of_few_images_counts_alone(tmp_path):
+    told = measured(hospital(tmp_path / "a"))
+    assert told["counts"]["training"] == told["measured"] == 10 and IMAGES not in leaves(told)
+    assert told["spacing"]["z"]["median"] == 5 and told["size"]["x"]["median"] == 24
+    assert (
+        "values" not in measured(hospital(tmp_path / "a"), "unsupervised")
+        or kind_of(Bundle("covid_ct_segmentation")).both_lists
+    )
+    few = measured(hospital(tmp_path / "few", number=4))
+    assert few.keys() == {"images", "device", "memory", "counts"} and few["counts"]["training"] == 5
+    (tmp_path / "a" / "image0.nii.gz").write_bytes(b"no image")
+    assert measured(load_file(tmp_path / "a.yaml"))["measured"] == 10, "what cannot be read is left out"
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"memory": float("nan")}, "'memory' is not a number"),
+        ({"memory": 10**400}, "'memory' is not a number"),
+        ({"counts": {"training": 7}}, "a part that is not a multiple of 5"),
+        ({"counts": {"patient": 5}}, "a name that it may not have"),
+        ({"findings": "Mr Smith"}, "a name that a fingerprint does not have"),
+        ({"images": "a.png"}, "'images' is not one of volume, picture, video"),
+        (
+            {"size": {"rows": {"low": 1, "median": {"deep": {}}, "high": 2}, "columns": 3}},
+            "a part that is not a number",
+        ),
+        ({"size": {"x": {"low": 1, "median": 1, "high": 2}}}, "other axes than rows, columns"),
+        ({"values": {"Smith": 0.5}}, "a name that it may not have"),
+        ({"counts": None}, "not a list of at most 100 names"),
+    ],
+)
+def test_what_is_no_fingerprint_is_refused_with_a_reason_and_the_run_goes_on(small, monkeypatch, changed, says):
+    """At the site's own gate, and at a server whose site has none."""
+    assert says in fault({**SOUND, **changed})
+    assert fault([]) and fault({"images": "video"})
+    if changed.keys() & {"memory", "findings"}:
+        monkeypatch.setattr(client, "site_fingerprint", lambda *args: {**SOUND, **changed})
+        server = small(fingerprint=True, rounds=1, local={"a": ALLOWED})
+        assert server.fingerprints.missing == {"a": "PrivacyError", "b": fingerprint.FORBIDDEN}
+        server.fingerprints.missing.clear()
+        server.fingerprints._take("a", client.Extras("a", 0, {"fingerprint": {**SOUND, **changed}}))
+        assert says in server.fingerprints.missing["a"] and "Smith" not in server.fingerprints.missing["a"]
+        assert server.model_round == 0
+
+
+def test_it_is_asked_once_before_the_first_round_and_said_in_record_log_and_report(
+    small, monkeypatch, killed_before, tmp_path, caplog
+):
+    messages = []
+    note_messages(monkeypatch, messages, "fingerprint", "train")
+    sizes = {"a": 500, "b": 4000, "c": 500}
+
+    def told(site, *args):
+        axes = {axis: dict.fromkeys(("low", "median", "high"), sizes[site.site]) for axis in ("rows", "columns")}
+        return {**SOUND, "size": axes}
+
+    monkeypatch.setattr(client, "site_fingerprint", told)
+    local = dict.fromkeys("abc", ALLOWED)
+    with killed_before(1):
+        small("abcd", fingerprint=True, local=local)
+    assert [task.name for _, task, _ in messages] == ["fingerprint"] * 4 + ["train"] * 4
+    kept = json.loads((records(tmp_path / "ws", "server") / "fingerprint.json").read_text())
+    assert kept["missing"] == {"d": fingerprint.FORBIDDEN} and [one["site"] for one in kept["findings"]] == ["b"]
+    assert "before round 1: site 'b': its images measure 4000 pixels along rows, usual are 500" in caplog.text
+    messages.clear()
+    small("abcd", fingerprint=True, local=local, resume=True)
+    assert {task.name for _, task, _ in messages} == {"train"}, "a resumed run does not ask again"
+    run = read_run(tmp_path / "ws")
+    assert [(when, site) for when, site, _ in warnings(run)] == [("before round 1", "d"), ("before round 1", "b")]
+
+
+def test_the_ledger_has_what_left(small, tmp_path):
+    small(fingerprint=True, rounds=1, local={"a": ALLOWED})
+    first, *others = read_ledger(tmp_path / "ws" / "a")
+    assert first["answer"] == first["task"] == "fingerprint" and first["bytes"] > 0
+    assert first["extras"]["fingerprint"]["counts"] == {"training": 5, "validation": 0, "testing": 0, "unlabeled": 0}
+    assert [line["extras"] for line in read_ledger(tmp_path / "ws" / "b") if line["task"] == "fingerprint"] == [{}]
+    assert "fingerprint" not in {line["task"] for line in others}
+    small(rounds=1, name="without", local={"a": ALLOWED})
+    assert "fingerprint" not in {line["task"] for line in read_ledger(tmp_path / "without" / "a")}
