@@ -179,3 +179,16 @@ def test_a_similarity_that_weighs_nobody_leaves_all_the_same_if_allowed(tmp_path
     made = forecast(job, settings(tmp_path, privacy={"allowed_extras": allowed}))
     assert [s.extras for s in made.disclosures] == [allowed] and made.wanted == []
     assert "does not list" not in forecast_page(made)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_fingerprint_is_foretold_as_a_value_that_a_site_lists(tiny_job, blind, allowed):
+    job = tiny_job(sites=TWO, rounds=2, fingerprint=True)
+    made = forecast(job, blind(privacy={"allowed_extras": ["fingerprint"] if allowed else []}))
+    first = made.disclosures[0]
+    assert (first.task, first.times, list(first.extras)) == ("fingerprint", 1, ["fingerprint"] * allowed)
+    assert ("spacing" in first.scalars) == allowed and made.wanted == ["fingerprint"]
+    page = html(disclosure_preview(made))
+    assert "before 1" in page and "medians and percentiles over at most 50" in page
+    assert ("The job asks for fingerprint, which" in page) != allowed
+    assert ("rounded numbers of them are sent" in page) == allowed

@@ -1,6 +1,7 @@
 """``fedmed study``: from a commented YAML to the job folder that is submitted."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -108,6 +109,39 @@ def _job(study: Path, settings: list[str], algorithm: str | None) -> "Job":
     chosen = [f"algorithm={algorithm}"] if algorithm else []
     text = with_settings(text_of(place, allowed), [*chosen, *settings], str(study))
     return Job.parse(text, str(study), allowed)
+
+
+@command(app)
+def plan(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="RUN_OR_STUDY", help="A run with 'fingerprint: true', or a study whose sites are here."),
+    ],
+    memory: Annotated[
+        float | None, typer.Option(metavar="GIB", min=0.1, help="Memory of a step, in place of what the sites told.")
+    ] = None,
+    write: Annotated[
+        Path | None, typer.Option(metavar="STUDY", help="Write the plan into the overrides of this study's YAML.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Propose spacing, patch and batch from what the sites told of their images and memory, with the reason of each.
+
+      fedmed study plan runs/my_study
+      fedmed study plan my_study.yaml --write my_study.yaml
+
+    Nothing changes without --write. 'fedmed site check SITE --job STUDY' measures what a step then really takes.
+    """
+    from fedmed.checks.planned_study import plan_lines, plan_of, written
+    from fedmed.settings.server import load_server
+
+    allowed = load_server().allowed_classes
+    planned = plan_of(source, memory, allowed)
+    made = {"settings": planned.plan.settings, "reasons": planned.plan.reasons, "missing": dict(planned.missing)}
+    print(json.dumps(made, indent=2) if as_json else "\n".join(plan_lines(planned)))
+    if write:
+        written(planned, write, allowed)
+        print(f"written into 'overrides' of {write}", file=sys.stderr if as_json else sys.stdout)
 
 
 @command(app)
