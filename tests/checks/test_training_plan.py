@@ -112,7 +112,11 @@ def run(tmp_path):
     records = tmp_path / "run" / "server" / "simulate_job" / "fedmed"
     records.mkdir(parents=True)
     (records / "run.json").write_text(json.dumps({"config": {"study": Job.of(STUDY).recorded}}))
-    told = {"sites": {"a": site(shape=(64, 64, 16)), "far": site((9, 9, 9))}, "missing": {"b": "forbidden"}, "findings": []}
+    told = {
+        "sites": {"a": site(shape=(64, 64, 16)), "far": site((9, 9, 9))},
+        "missing": {"b": "forbidden"},
+        "findings": [],
+    }
     (records / "fingerprint.json").write_text(json.dumps(told))
     return tmp_path / "run"
 

@@ -6,8 +6,13 @@ import nibabel as nib
 import numpy as np
 import pytest
 import yaml
+from PIL import Image
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.data.fingerprint import videos
+from fedmed.data.fingerprint.facts import summary
+from fedmed.data.video.folder_source import FrameFolder
+from fedmed.errors import DataError
 from fedmed.federation import client, fingerprint
 from fedmed.federation.compared_sites import compare
 from fedmed.federation.fingerprint import expected
@@ -152,3 +157,48 @@ def test_the_ledger_has_what_left(small, tmp_path):
     assert "fingerprint" not in {line["task"] for line in others}
     small(rounds=1, name="without", local={"a": ALLOWED})
     assert "fingerprint" not in {line["task"] for line in read_ledger(tmp_path / "without" / "a")}
+
+
+def test_pictures_tell_shares_of_classes_and_no_word_of_their_own(tmp_path):
+    shades = {"normal": 60, "viral_pneumonia": 200, "Smith": 90}
+    listed = [("normal", 6), ("viral_pneumonia", 3), ("Smith", 1)]
+    entries = []
+    for label, number in listed:
+        for place in range(number):
+            name = f"{label}{place}.png"
+            shade = np.tile(np.linspace(0, shades[label], 96), (64, 1))
+            Image.fromarray(shade.astype(np.uint8)).save(tmp_path / name)
+            entries.append({"image": name, "label": label})
+    (tmp_path / "datalist.json").write_text(json.dumps({"training": entries}))
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump({"data_root": str(tmp_path), "device": "cpu", **ALLOWED}))
+    bundle = Bundle("cxr_classification")
+    told = site_fingerprint(load_file(tmp_path / "s.yaml"), kind_of(bundle), bundle, "supervised", 0)
+    assert not fault(told) and told["classes"] == {"0": 0.6, "1": 0.3, "2": 0} and told["other_classes"] == 0.1
+    assert told["size"]["rows"]["median"] == 64 and told["size"]["columns"]["high"] == 96
+    assert "Smith" not in json.dumps(told)
+    ((name, text),) = compare({"s": told}, expected(bundle))
+    assert name == "s" and text.startswith("10 % of its labels are none of the study's classes: normal, ")
+
+
+def test_of_a_video_one_frame_is_decoded_and_its_table_read(tmp_path, monkeypatch):
+    for place in range(5):
+        (tmp_path / f"v{place}").mkdir()
+        for frame in range(3):
+            picture = Image.fromarray(np.full((48, 64, 3), 40 * frame, np.uint8))
+            picture.save(tmp_path / f"v{place}" / f"{frame}.png")
+        (tmp_path / f"v{place}.csv").write_text("second,phase\n0,one\n1,two\n2,two\n3,two\n")
+    files = [{"video": tmp_path / f"v{place}", "labels": tmp_path / f"v{place}.csv"} for place in range(5)]
+    decoded = []
+
+    def frames(self, damage, frames=FrameFolder.frames):
+        for frame in frames(self, damage):
+            decoded.append(frame.second)
+            yield frame
+
+    monkeypatch.setattr(FrameFolder, "frames", frames)
+    facts = [videos.measure_phases(one, ["one", "two"], None) for one in files]
+    assert facts[0].size == (48, 64) and decoded == [0] * 5
+    assert summary(facts, ("rows", "columns"))["classes"] == {"0": 0.25, "1": 0.75}
+    (tmp_path / "v0.csv").write_text("second,phase\n0,other\n")
+    with pytest.raises(DataError, match="unknown"):
+        videos.measure_phases(files[0], ["one", "two"], None)
