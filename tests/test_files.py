@@ -10,7 +10,17 @@ from fedmed.files import GROUP, close_tree, private_files, write_atomically
 from tests.commands import every_command
 
 # Of nobody's patients, or the work of another command or program.
-OPEN = {"demo", "study init", "study check", "study package", "site purge", "prepare demo", "provision", "add-site"}
+OPEN = {
+    "demo",
+    "study init",
+    "study check",
+    "study package",
+    "study plan",
+    "site purge",
+    "prepare demo",
+    "provision",
+    "add-site",
+}
 OPEN |= {"fetch-list", "label serve", "research"}
 
 

@@ -61,6 +61,11 @@ def same(one, other):
     return type(one) is type(other) and one == other
 
 
+def test_a_fingerprint_arrives_as_it_was():
+    sent = Extras("a", 0, {"fingerprint": {"images": "volume", "counts": {"training": 10}, "memory": 8.5}})
+    assert model_to_answer("fingerprint", model_over_the_wire(answer_to_model(sent)), "a") == sent
+
+
 def test_values_of_an_answer_arrive_bit_by_bit_and_in_their_kind():
     for answer in (Extras("a", 3, VALUES), Update("a", 3, {"w": torch.ones(2)}, 1, 2, {}, VALUES)):
         name = "train" if isinstance(answer, Update) else "metadata"

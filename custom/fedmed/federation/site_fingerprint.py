@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,6 +26,8 @@ from fedmed.settings.site import SiteConfig
 SAMPLES = {"volume": 20, "picture": 50, "video": 20}  # images that are looked at
 PICTURES = "radiograph"  # the word for pictures among the readers of a kind
 SHARE_STEP = 0.05  # of classes
+Chosen = tuple[str, int, Any]  # list, number and entry
+Measure = Callable[[Mapping[str, Path]], ImageFacts]
 log = logging.getLogger("fedmed.site")
 
 
@@ -38,34 +40,39 @@ def site_fingerprint(site: SiteConfig, kind: Kind, bundle: Bundle, role: str, se
     Raises:
         DataError: the datalist cannot be read.
     """
-    started, content = time.monotonic(), read_datalist(site.datalist)
-    image, path = kind.looks
-    image = "picture" if image == PICTURES else image or "picture"
+    started, content, least = time.monotonic(), read_datalist(site.datalist), site.privacy.min_cases
+    word, path = kind.looks
+    image = "picture" if word in (PICTURES, "") else word
     listed = {key: entries_of(content, site.datalist, key) for key in LISTS}
     values: dict[str, Any] = {"images": image, **device_facts(site)}
     values["counts"] = {key: rounded_up(len(entries)) for key, entries in listed.items()}
-    chosen = _chosen(listed, role, SAMPLES[image], derive_seed(seed, site.site, NAME))
     labelled = kind.labelled and (role != "unsupervised" or kind.both_lists)
     names = [one.name for one in bundle.classes]
-    if labelled:
-        values |= _class_shares(kind, listed, names, site.privacy.min_cases)
-    facts = []
-    if path:
-        measure, read = named_class(path, "a kind's measure"), _reader(bundle) if image == "picture" else None
-        for key, number, entry in chosen:
-            where = f"{site.datalist}: entry {number} of '{key}'"
-            try:
-                files = _files(site.data_root, kind, key, where, entry, labelled)
-                facts.append(measure(files, names, read))
-            except (DataError, MemoryError) as error:
-                log.warning("%s: %s is left out of the fingerprint: %s", site.site, where, error)
-    if len(facts) >= site.privacy.min_cases:
+    values |= _class_shares(kind, listed, names, least) if labelled else {}
+    chosen = _chosen(listed, role, SAMPLES[image], derive_seed(seed, site.site, NAME)) if path else iter(())
+    read = _reader(bundle) if path and image == "picture" else None
+    facts = list(
+        _measured(site, kind, chosen, lambda files: named_class(path, "'measures'")(files, names, read), labelled)
+    )
+    if len(facts) >= least:
         values |= {"measured": rounded_up(len(facts)), **_told(facts, image)}
     elif facts:
         text = "%s: the fingerprint tells counts alone: %d images are fewer than the %d of 'privacy.min_cases'"
-        log.info(text, site.site, len(facts), site.privacy.min_cases)
+        log.info(text, site.site, len(facts), least)
     log.info("%s: fingerprint of %d images in %.1f s", site.site, len(facts), time.monotonic() - started)
     return values
+
+
+def _measured(
+    site: SiteConfig, kind: Kind, chosen: Iterable[Chosen], measure: Measure, labelled: bool
+) -> Iterator[ImageFacts]:
+    """Facts of the chosen images, without those that cannot be read."""
+    for key, number, entry in chosen:
+        where = f"{site.datalist}: entry {number} of '{key}'"
+        try:
+            yield measure(_files(site.data_root, kind, key, where, entry, labelled))
+        except (DataError, MemoryError) as error:
+            log.warning("%s: %s is left out of the fingerprint: %s", site.site, where, error)
 
 
 def _told(facts: Sequence[ImageFacts], image: str) -> dict[str, Any]:
@@ -81,9 +88,7 @@ def device_facts(site: SiteConfig) -> dict[str, Any]:
     return {"device": "cpu", "memory": psutil.virtual_memory().total // 2**30}
 
 
-def _chosen(
-    listed: Mapping[str, Sequence[Any]], role: str, most: int, seed: int
-) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+def _chosen(listed: Mapping[str, Sequence[Any]], role: str, most: int, seed: int) -> Iterator[Chosen]:
     """Entries to look at, the same for the same seed: of what the site trains on, else of what it is scored on."""
     keys = ("testing", "validation") if role == "evaluate" else ("training", UNLABELED)
     used = keys if any(listed[key] for key in keys) else LISTS

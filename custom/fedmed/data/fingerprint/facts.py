@@ -105,8 +105,11 @@ def middle(values: NDArray[Any], low: float, high: float) -> tuple[float, ...]:
 
 def counted_values(mask: NDArray[Any]) -> dict[int, float]:
     """Value of a mask -> how many of its voxels have it; values between whole numbers count as the nearer one."""
-    whole = mask if mask.dtype.kind in "iub" else np.rint(np.nan_to_num(mask, posinf=0, neginf=0))
-    kept = np.clip(whole, -99_999, 99_999).astype(np.int64).ravel()
-    lowest = int(kept.min(initial=0))
-    counts = np.bincount(kept - lowest)
-    return {int(value) + lowest: float(counts[value]) for value in np.flatnonzero(counts)}
+    total: Counter[int] = Counter()
+    for part in mask:  # a slice at a time: counting takes eight bytes a voxel
+        whole = part if mask.dtype.kind in "iub" else np.rint(np.nan_to_num(part, posinf=0, neginf=0))
+        kept = np.clip(whole.ravel(), -99_999, 99_999).astype(np.int64)
+        lowest = int(kept.min(initial=0))
+        counts = np.bincount(kept - lowest)
+        total.update({int(value) + lowest: int(counts[value]) for value in np.flatnonzero(counts)})
+    return {value: float(number) for value, number in total.items()}
