@@ -193,6 +193,10 @@ class Server:
         self.rounds = round
         return True
 
+    def compare_sites(self, ask: Callable[[Mapping[str, Task]], Mapping[str, Any]]) -> None:
+        """Ask the sites what their images are like, if the study wants it, and say what does not fit."""
+        self.fingerprints.gather(ask, self.first_round)
+
     def exchanges(self, round: int) -> bool:
         """Tell whether a round begins with what sites tell one another.
 

@@ -36,7 +36,7 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
         RoundFailed: too many failed rounds in a row, or the last one, or no labelled site contributed to any. The
             models saved so far stay.
     """
-    server.fingerprints.gather(ask, server.first_round)
+    server.compare_sites(ask)
     for round in range(server.first_round, server.study.rounds):
         if server.ends_before(round):
             break
