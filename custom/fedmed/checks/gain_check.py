@@ -13,7 +13,7 @@ from fedmed.training.jackknife import FEWEST_FREE
 
 
 def gain_notes(job: Path) -> list[str]:
-    """What a study with ``gain`` will not tell of a labelled site, a sentence each; none for another study.
+    """Sentences on what a labelled site of a study with ``gain`` will not tell; none for another study.
 
     Args:
         job: job folder, whose sites' settings are on this machine.

@@ -21,7 +21,7 @@ PARTS = {"supervised": LABELLED, "unsupervised": NO_LABELS}
 
 
 @dataclass(frozen=True)
-class Hospital:
+class HospitalRow:
     """A hospital's row.
 
     Attributes:
@@ -74,7 +74,7 @@ class Hospital:
         )
 
 
-def hospitals(run: Run) -> list[Hospital]:
+def hospitals(run: Run) -> list[HospitalRow]:
     """A row for each site of a study with ``gain``, labelled sites first; none where no site told a score alone."""
     tests = {head: (run.result or {}).get(key) or {} for head, key in KEYS.items()}
     if not tests["alone"]:
@@ -86,7 +86,7 @@ def hospitals(run: Run) -> list[Hospital]:
             for site, p in zip(run.sites, ps, strict=True)]  # fmt: skip
 
 
-def _hospital(run: Run, site: Site, tests: dict[str, dict[str, Any]], p: float | None) -> Hospital:
+def _hospital(run: Run, site: Site, tests: dict[str, dict[str, Any]], p: float | None) -> HospitalRow:
     scores = {head: number(test.get(run.score.test)) for head, test in tests.items()}
     told = {name: number(tests["alone"].get(f"gain{name}")) for name in ("", "_low", "_high", "_error", "_better")}
     patients = int(number(tests["alone"].get("gain_patients")) or 0)
@@ -95,7 +95,7 @@ def _hospital(run: Run, site: Site, tests: dict[str, dict[str, Any]], p: float |
     intervals = {"low": told["_low"], "high": told["_high"], "error": told["_error"]}
     gain = Gain(site.name, part, scores["together"], scores["alone"], n_cases=cases, n_patients=patients, **intervals)
     better, least = told["_better"], int(number(tests["alone"].get("min_cases")) or 0)
-    return Hospital(site.name, scores, gain, p, None if better is None else int(better), least)
+    return HospitalRow(site.name, scores, gain, p, None if better is None else int(better), least)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -106,7 +106,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def heads(rows: Sequence[Hospital]) -> list[str]:
+def heads(rows: Sequence[HospitalRow]) -> list[str]:
     """Heads of the models that some hospital has tested."""
     return [head for head in KEYS if any(row.scores[head] is not None for row in rows)]
 
@@ -155,7 +155,7 @@ def on_screen(run: Run) -> list[RenderableType]:
     return [screen_table(title, shown, list(filter(None, [headline(run), single_text(run), *notes(rows)])))]
 
 
-def notes(rows: Sequence[Hospital]) -> list[str]:
+def notes(rows: Sequence[HospitalRow]) -> list[str]:
     """Hospitals that are worse off, then those that withhold what they gain."""
     worse = [row.name for row in rows if row.sure == WORSE]
     withheld = [f"{row.name} (fewer than {row.withheld} patients)" for row in rows if row.withheld]
