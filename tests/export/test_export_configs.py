@@ -1,5 +1,8 @@
 """Configs say by themselves what the weights were trained with."""
 
+import shlex
+from pathlib import Path
+
 import pytest
 import yaml
 from monai.bundle import ConfigParser
@@ -11,7 +14,7 @@ from fedmed.bundles.find import SHIPPED_BUNDLES
 from fedmed.bundles.given_bundle import open_given
 from fedmed.export.configs import to_yaml, write_configs
 from fedmed.export.exporter import exporter_of
-from fedmed.export.folder import copy_parts
+from fedmed.export.folder import check_target, copy_parts
 from fedmed.methods.method import Method
 
 CONFIGS = SHIPPED_BUNDLES / "covid_ct_segmentation" / "configs"
@@ -134,7 +137,9 @@ def test_what_an_export_writes_is_opened_as_a_given_bundle_is(name, tmp_path):
         ("covid_ct_segmentation", "images"),
     ],
 )
-def test_the_last_step_names_what_the_model_is_run_on(bundle, what):
-    *_, line, adapted = exporter_of(Bundle(bundle), Method()).next_steps("out")
+def test_the_last_step_names_what_the_model_is_run_on(bundle, what, tmp_path):
+    *_, line, adapted = exporter_of(Bundle(bundle), Method()).next_steps(Path(f"my runs/out_{bundle}"))
     assert line.startswith(f"on a folder of {what}:") and f"--dataset_dir /data/{what} " in line
-    assert adapted.endswith(f"fedmed adapt out /data/{what} out_adapted")
+    *_, adapted, target = shlex.split(adapted)
+    assert adapted == f"/data/{what}"
+    check_target(tmp_path / target, replace=False)  # the command may be pasted: its last word is a bundle's name

@@ -24,7 +24,8 @@ def check_target(out: Path, replace: bool) -> None:
     if not out.name.endswith(KINDS) or not re.fullmatch(r"[A-Za-z0-9_]+", out.name):
         raise ExportError(
             f"OUT is the bundle's own folder, and MONAI Label reads the task from its name: '{out.name}' must be "
-            f"letters, digits and underscores and end in {' or '.join(KINDS)}"
+            f"letters a–z, digits and underscores and end in {' or '.join(KINDS)}, such as "
+            f"my_lesions{KINDS[0]}"
         )
     if not out.exists() and not out.is_symlink():
         return
