@@ -262,6 +262,24 @@ def test_a_run_that_cannot_go_on_stays_where_it_is(script, interrupted, stand_in
     assert (interrupted / "ws/server/simulate_job/fedmed").is_dir() and not list(interrupted.glob("ws.before*"))
 
 
+def test_a_finished_run_is_kept_when_another_begins_in_its_workspace(script, job, stand_in, tmp_path, capsys):
+    workspace, kept = tmp_path / "ws", tmp_path / "ws.previous"
+    result = Path("server/simulate_job/fedmed/result.json")
+    stand_in("sys.exit(1)")
+    for text in ("{}", "[]"):  # the second takes the place of the first
+        (workspace / result).parent.mkdir(parents=True)
+        (workspace / result).write_text(text)
+        (tmp_path / "ws.log").write_text(text)
+        assert script([str(job), "--workspace", str(workspace)]) == 1
+        assert f"is now in {kept}" in capsys.readouterr().out and not workspace.exists()
+        assert (kept / result).read_text() == (tmp_path / "ws.previous.log").read_text() == text
+    (kept / result).rename(tmp_path / "ws.previous/mine.txt")
+    (workspace / result).parent.mkdir(parents=True)
+    (workspace / result).touch()
+    assert script([str(job), "--workspace", str(workspace)]) == 2
+    assert "something else lies there" in capsys.readouterr().err and (workspace / result).is_file()
+
+
 def test_a_failed_run_says_that_it_can_go_on(script, job, stand_in, tmp_path, capsys):
     stand_in(
         "f = w / 'server/simulate_job/fedmed/checkpoints'; f.mkdir(parents=True); (f / 'round_0.pt').touch()\n"
@@ -271,19 +289,28 @@ def test_a_failed_run_says_that_it_can_go_on(script, job, stand_in, tmp_path, ca
     assert "--resume continues after the last good round" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("", "job failed: the process of site site_a is gone: killed, or out of memory?"),
+        ("no videos to train on", "job failed: site_b: no videos to train on"),  # the cause of both
+    ],
+)
 def test_a_site_whose_process_is_gone_ends_a_simulation_that_waits_for_it(
-    script, job, stand_in, tmp_path, capsys, monkeypatch
+    script, job, stand_in, tmp_path, capsys, monkeypatch, error, said
 ):
     monkeypatch.setattr("fedmed.simulation.process.POLL_INTERVAL", 0.1)
     monkeypatch.setattr("fedmed.simulation.process.KILL_GRACE", 0.5)
     stand_in(
         "def worker(site, seconds): return subprocess.Popen([sys.executable, '-c', f'import time; "
         "time.sleep({seconds})', '-m', 'nvflare.private.fed.app.simulator.simulator_worker', '-o', f'{w}/{site}'])\n"
+        "f = w / 'site_b/simulate_job/fedmed/progress.jsonl'; f.parent.mkdir(parents=True)\n"
+        f"f.write_text(json.dumps({{'event': 'error', 'message': {error!r}}}) + chr(10) if {error!r} else '')\n"
         "a, b = worker('site_a', 1), worker('site_b', 3600); a.wait(); time.sleep(3600)"
     )
     started = time.monotonic()
     assert script([str(job), "--workspace", str(tmp_path / "ws")]) == 1
-    assert "the process of site site_a is gone: killed, or out of memory?" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
     assert time.monotonic() - started < 30
 
 

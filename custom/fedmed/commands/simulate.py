@@ -67,10 +67,11 @@ def simulate(
       fedmed simulate jobs/covid_agreement --silent-control
 
     Before NVFlare starts, every site's settings, datalist and classes are checked, and the bundle; images are not
-    opened. NVFlare's own output goes to a file next to the workspace (WORKSPACE.log). The workspace of an earlier run
-    is deleted; one that is still at work keeps it. When this command ends, however it ends, all processes that it
-    started end too. With --resume an interrupted run continues after its last good round: its workspace is kept as
-    WORKSPACE.before-1. A damaged file of that round is named, and the run goes back to the round before.
+    opened. NVFlare's own output goes to a file next to the workspace (WORKSPACE.log). A finished run in the workspace
+    makes room: one is kept, as WORKSPACE.previous. An unfinished one is deleted; one that is still at work keeps its
+    place. When this command ends, however it ends, all processes that it started end too. With --resume an interrupted
+    run continues after its last good round: its workspace is kept as WORKSPACE.before-1. A damaged file of that round
+    is named, and the run goes back to the round before.
 
     With --gain, or 'gain: true' in the study, each site with labels trains a model of its own in the same tasks, with
     as many steps; the report begins with what each gains, and gain.html in the site's folder says it to the hospital.

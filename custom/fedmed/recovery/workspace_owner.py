@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,3 +65,30 @@ def check_workspace(workspace: Path, job: Path) -> None:
             f"the workspace {workspace} is not empty and not an earlier run (server/{RUN} is missing); "
             "NVFlare would delete it; choose another"
         )
+
+
+def keep_finished(workspace: Path) -> Path | None:
+    """Move a finished run aside, which the next one would delete, to ``WORKSPACE.previous``; the one there goes.
+
+    Returns:
+        Where it lies now; None where the workspace holds no finished run.
+
+    Raises:
+        JobError: something else than a finished run lies there.
+    """
+    from fedmed.recovery.checkpoint import RESULT
+    from fedmed.recovery.interrupted_workspace import records
+
+    kept = workspace.with_name(f"{workspace.name}.previous")
+    if not (records(workspace) / RESULT).is_file():
+        return None
+    if kept.exists() and not (records(kept) / RESULT).is_file():
+        raise JobError(
+            f"{workspace} holds a finished run, which would be moved to {kept}, but something else lies there; "
+            "choose another workspace"
+        )
+    shutil.rmtree(kept, ignore_errors=True)
+    workspace.rename(kept)
+    if (log := workspace.with_name(f"{workspace.name}.log")).is_file():
+        log.replace(workspace.with_name(f"{kept.name}.log"))
+    return kept

@@ -13,6 +13,7 @@ from fedmed.checks.simulated_job import for_simulator, job_sites
 from fedmed.errors import FedMedError, JobError
 from fedmed.files import RESUME_ROOT, SHARED_ROUNDS, absolute_places
 from fedmed.recovery.ends_with_parent import MARK, end_marked
+from fedmed.recovery.workspace_owner import keep_finished
 from fedmed.simulation.process import Workers, command_line, follow, nvflare, stop
 
 
@@ -80,6 +81,8 @@ def simulate_one(job: Path, workspace: Path, options: RunOptions, scratch: Path,
     threads = min(options.threads or len(sites), len(sites))
     if options.resume:
         job = continue_run(job, workspace, scratch / "resumed")
+    elif (kept := keep_finished(workspace)) and not quiet:
+        print(f"{who}{job.name}: the finished run that lay in {workspace} is now in {kept}, where one is kept")
     line = command_line(program, for_simulator(job, scratch), workspace, threads, options.gpu)
     log = workspace.with_name(f"{workspace.name}.log")
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -120,8 +123,10 @@ def simulate_one(job: Path, workspace: Path, options: RunOptions, scratch: Path,
             stop(process, mark)
         end_marked(mark)  # what is left when the process between this one and the simulator was killed alone
     if process.returncode != 0 or not done():
-        killed = f"the process of site {lost} is gone: killed, or out of memory?"
-        print(f"error: {job.name} failed: {killed if lost else last_error(log, follower.state)}", file=sys.stderr)
+        # After an error of a site the job ends, and its processes with it: then that is the cause.
+        killed = lost and not any(site.error for site in follower.state.sites.values())
+        gone = f"the process of site {lost} is gone: killed, or out of memory?"
+        print(f"error: {job.name} failed: {gone if killed else last_error(log, follower.state)}", file=sys.stderr)
         print(f"the full output is in {log}\n{hint(workspace)}", end="", file=sys.stderr)
         return 1
     return 0

@@ -30,12 +30,13 @@ def simulate_folder(job: Path, workspace: Path, options: RunOptions, scratch: Pa
     if threads is not None and not 1 <= threads <= len(sites):
         raise JobError(f"--threads {threads} does not fit {job.name}: it has {len(sites)} sites, use 1 to {len(sites)}")
     if any(job.glob("app_*/config/study.yaml")):
-        from fedmed.checks.control_check import check_study
+        from fedmed.checks.control_check import check_study, held_back
         from fedmed.checks.gain_check import gain_notes
 
         check_study(job, given)
-        for note in gain_notes(job):
-            print(f"note: {note}", file=sys.stderr)
+        for note in filter(None, [held_back(job, given), *gain_notes(job)]):
+            if not options.quiet:
+                print(f"note: {note}", file=sys.stderr)
     with owned(workspace) as lock:
         options = replace(options, lock=lock)
         if options.control:
@@ -49,7 +50,7 @@ def simulate_all(job: Path, workspace: Path, options: RunOptions, scratch: Path)
     Raises:
         FedMedError: one of them cannot be started; before the first of them begins, wherever that can be known.
     """
-    from fedmed.checks.control_check import is_done, unmeasured, write_controls
+    from fedmed.checks.control_check import is_done, is_made, unmeasured, write_controls
 
     controls = write_controls(job, scratch, options.control or LEFT_OUT)
     if options.resume:
@@ -68,7 +69,10 @@ def simulate_all(job: Path, workspace: Path, options: RunOptions, scratch: Path)
         if many
         else "Its control follows, and takes about as long."
     )
-    if options.resume and is_done(job, workspace):
+    done = options.resume and is_done(job, workspace)
+    if done and all(is_made(workspace / FOLDERS[kind], kind, workspace) for kind in controls):
+        raise JobError(f"the run in {workspace}, with what it is compared to, is finished; there is nothing to resume")
+    if done:
         print(f"{job.name}: the run in {workspace} is done; {'its controls are' if many else 'its control is'} next")
     elif code := simulate_one(job, workspace, options, scratch, then=then) or report(workspace, page=False):
         return code
@@ -83,14 +87,12 @@ def simulate_controls(job: Path, workspace: Path, options: RunOptions, controls:
         controls: kind -> job folder.
 
     Raises:
-        FedMedError: one of them cannot be started; or a folder holds another run, or nothing is left to do.
+        FedMedError: one of them cannot be started; or a folder holds another run.
     """
     from fedmed.checks.control_check import is_made
 
     places = {kind: workspace / FOLDERS[kind] for kind in controls}
     left = [kind for kind in controls if not (options.resume and is_made(places[kind], kind, workspace))]
-    if not left:
-        raise JobError(f"the run in {workspace}, with what it is compared to, is finished; there is nothing to resume")
     for kind in left:
         resume, who = options.resume and unfinished(places[kind]), SUFFIXES[kind].strip()
         of_control = replace(options, resume=resume)
