@@ -13,7 +13,7 @@ from fedmed.site_names import name_fault
 from tests.commands import fedmed
 
 EXAMPLE = CHECKOUT / "site_configs" / "project.yml"
-SAID = "is not a site's name: letters, digits, _, and after the first also -"
+SAID = "is not a site's name: letters a–z, digits, _, and after the first also -"
 
 
 @pytest.mark.parametrize("name", ["clinic.a", "clinic@a", "clinic a", "-a", "klinik_süd", "", "a" * 201, "a/b"])

@@ -6,7 +6,7 @@ NVFlare takes a dot for the mark between a site and its parent, and a job with s
 import re
 
 PATTERN = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,199}$"
-WORDS = "a site's name: letters, digits, _, and after the first also -; at most 200"
+WORDS = "a site's name: letters a–z, digits, _, and after the first also -; at most 200"
 
 
 def name_fault(name: str) -> str:

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from fedmed.checks.control_check import is_done, unmeasured, write_control
+from fedmed.checks.control_check import _withheld, is_done, unmeasured, write_control
 from fedmed.errors import JobError
 from fedmed.jobs.job_folder import read_job
 
@@ -57,6 +57,7 @@ def test_scores_that_no_site_would_let_go_are_no_control_and_are_named_before_an
     try:
         said = r"ct_east has \d+ test cases and lets scores of 50 or more leave; .*--split.*min_cases: 2"
         assert re.match(said, unmeasured(job)) and write_control(job, tmp_path / "one").is_dir()
+        assert "{min_cases: 1}' into its YAML, with which" in _withheld({"ct_north": (1, 5), "ct_east": (4, 5)})
         (tiny_site_configs / "ct_north.yaml").write_text(f"{before[path]}privacy: {{min_cases: 50}}\n")
         with pytest.raises(JobError, match=f"nobody would see a test score. {said.replace('ct_east has', '.* has')}"):
             write_control(job, tmp_path / "scratch")

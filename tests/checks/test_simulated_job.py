@@ -33,6 +33,8 @@ def test_a_job_that_is_a_study_now_is_told_with_the_command(monkeypatch):
         job_sites(Path.cwd() / "jobs" / "tools_fedprox")
     with pytest.raises(JobError, match="no job at .*the folder does not exist"):
         job_sites(JOBS / "tools_fedproxy")
+    with pytest.raises(JobError, match=r"no study at .*tools_fedprx.yaml: .*; did you mean tools_fedprox.yaml\?"):
+        job_sites(STUDIES / "tools_fedprx.yaml")
 
 
 def test_jobs_and_studies_are_few_files():

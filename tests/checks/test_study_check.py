@@ -6,7 +6,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from fedmed.checks.control_check import check_study
+from fedmed.checks.control_check import check_study, held_back
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
@@ -95,7 +95,7 @@ def test_labels_that_the_study_does_not_name_are_told_with_what_to_do(write_job_
     lines = str(error.value).splitlines()[1:]
     assert len(lines) == 4 and lines[-1] == "- cxr_north: and 1 more"
     assert lines[0].startswith("- cxr_north: training, entry 1 (b.png): the label is 'viral', which is not a class")
-    assert lines[0].endswith("--merge NEW=OLD), or name it in the study: classes: [normal, lobar, viral]")
+    assert lines[0].endswith("--merge NEW=OLD), or name all that you have in the study, here: classes: [normal, viral]")
     check_study(write_job_of_pictures(classes=["viral", "normal"]))
 
 
@@ -119,3 +119,25 @@ def test_gaps_of_tables_are_told_by_tables_alone_where_the_job_reads_them_at_a_r
     check_study(write_job_of_frames(seconds, overlays=["single_frames"]))
     for key in ("validation", "testing"):
         check_study(write_job_of_frames(seconds, key, evaluate=False))  # nothing reads these labels
+
+
+def test_a_site_that_could_train_on_what_it_tests_alone_is_named(write_job_of_pictures, tmp_path):
+    listed = tmp_path / "data" / "list.json"
+    entries = json.loads(listed.read_text())["training"]
+    listed.write_text(json.dumps({"training": entries, "validation": entries}))
+    method = {"path": "fedmed.systems.fedmoco.method.FedMoCo", "args": {"exchange_from": None}}
+    job = write_job_of_pictures(method=method, sites={"cxr_north": "unsupervised"}, evaluate=False, select="last")
+    with pytest.raises(JobError, match="all that this site could train on is listed for validation"):
+        check_study(job)
+
+
+@pytest.mark.parametrize(("listed", "said"), [("", "cxr_north does not let rsa leave"), ("allowed_extras: [rsa]", "")])
+def test_what_a_method_asks_for_and_a_site_keeps_is_told_with_the_command(
+    write_job_of_pictures, tmp_path, listed, said
+):
+    path = tmp_path / "cxr_north.yaml"
+    path.write_text(f"{path.read_text()}privacy: {{{listed}}}\n")
+    method = {"path": "fedmed.systems.fedmoco.method.FedMoCo", "args": {"exchange_from": None, "adaptive": True}}
+    job = write_job_of_pictures(method=method, sites={"cxr_north": "unsupervised"}, evaluate=False, select="last")
+    told = held_back(job, tmp_path / "my study.yaml")
+    assert (said in told and f"approve {path} --job '{tmp_path}/my study.yaml'" in told) if said else told == ""

@@ -75,7 +75,7 @@ def test_a_site_that_may_send_nothing_beside_the_model_works_and_it_is_said(job,
     run_job(job("nobody", args={"gate": True}), tmp_path / "nobody")
     *_, third = rounds_of(tmp_path / "nobody")
     assert "nobody judges" in str(third["warnings"]) and "score_with" not in third
-    assert "voxels count from a fixed probability of 0.9 on" in str(third["warnings"])
+    assert "what the models agree on counts from a fixed probability of 0.9 on" in str(third["warnings"])
 
 
 @pytest.mark.parametrize("sites", [("ct_south",), ("ct_north", "ct_south")])
@@ -99,7 +99,7 @@ def test_a_labelled_site_without_a_validation_list_trains_and_neither_judges_nor
         assert result["selected_by"] == ["ct_north"] and result["best_round"] is not None
         assert "fixed probability" not in str(third["warnings"])
     else:
-        assert "voxels count from a fixed probability of 0.9 on" in str(third["warnings"])
+        assert "what the models agree on counts from a fixed probability of 0.9 on" in str(third["warnings"])
         assert "score_with" not in third and result["best_round"] is None
     assert "ct_south" in page(read_run(tmp_path / "ws"))
 

@@ -50,7 +50,7 @@ def test_where_nothing_is_sure_enough_nothing_is_learned_and_it_is_said(run):
     *_, last = rounds_of(run("ws", args={"gate": True, "fixed_gate": 1.0}))
     assert last["sites"]["ct_east"]["train_loss"] == 0 and last["strength"] == 0
     assert "the models agree nowhere in its images" in str(last["warnings"])
-    assert "voxels count from a fixed probability of 1 on" in str(last["warnings"])
+    assert "what the models agree on counts from a fixed probability of 1 on" in str(last["warnings"])
 
 
 def test_the_labelled_mean_has_no_private_layer(run, unscored, seen):

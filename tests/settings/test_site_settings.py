@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from fedmed.errors import SiteConfigError
-from fedmed.settings.site import find_site_file, load_site, parse_site
+from fedmed.settings.site import find_site_file, load_named, load_site, parse_site
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_yaml_in_the_home_folder_or_in_a_prepared_folder_there_is_found(write,
     monkeypatch.setenv("FEDMED_HOME", str(tmp_path))
     monkeypatch.delenv("FEDMED_SITE_CONFIGS", raising=False)
     prepared = write(minimal, tmp_path / "sites" / "ct_north", "ct_north.yaml")
-    assert find_site_file("ct_north") == prepared
+    assert find_site_file("ct_north") == prepared == load_named(str(prepared.parent)).source
     of_site = write(minimal, tmp_path / "sites", "ct_north.yaml")
     assert find_site_file("ct_north") == of_site
 

@@ -77,11 +77,12 @@ def judge_classes(
         classes: the job's; None = unknown, then labels are only counted.
         role, chooses: what the site does with labels, and whether the model is chosen by validation lists.
     """
+    labels = sorted({entry.label for entry in entries if entry.label is not None})
     for entry in entries:
         if entry.label is not None and classes is not None and entry.label not in classes:
             text = f"{entry.where}: the label is '{entry.label}', which is not a class of the job; use one of "
             text += f"{', '.join(classes)}, or give it such a name (fedmed prepare cxr --merge NEW=OLD), "
-            text += f"or name it in the study: classes: [{', '.join([*classes, entry.label])}]"
+            text += f"or name all that you have in the study, here: classes: [{', '.join(labels)}]"
             yield data_finding("class", text, entry.list, entry.number)
     counts = class_counts(entries)
     if role == "supervised":

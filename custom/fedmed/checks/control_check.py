@@ -1,5 +1,6 @@
 """A job and its controls on this machine: written and checked before any run begins."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,12 +13,13 @@ from fedmed.jobs.control_study import control_job, kinds_for
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.methods.control_kinds import FOLDERS, LEFT_OUT, OPTIONS, kind_of_control
+from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.recovery.checkpoint import RESULT
 from fedmed.recovery.interrupted_workspace import records
 from fedmed.recovery.model_store import ModelStore
 from fedmed.reports.control_run import check_control, differences
 from fedmed.reports.run import read_run
-from fedmed.reports.words import join
+from fedmed.reports.words import count, join
 from fedmed.settings.server import load_server
 from fedmed.settings.site import load_site
 
@@ -93,13 +95,37 @@ def _test_cases(read: Job) -> dict[str, tuple[int, int]]:
 
 def _withheld(cases: Mapping[str, tuple[int, int]]) -> str:
     """Say which sites keep their test scores to themselves; empty where none does."""
-    few = [
-        f"{site} has {n} test cases and lets scores of {least} or more leave"
-        for site, (n, least) in sorted(cases.items())
-        if 0 < n < least
+    few = {site: (n, least) for site, (n, least) in sorted(cases.items()) if 0 < n < least}
+    if not few:
+        return ""
+    said = [
+        f"{site} has {count(n, 'test case')} and lets scores of {least} or more leave"
+        for site, (n, least) in few.items()
     ]
-    remedy = "; give it more test cases ('--split'), or write 'privacy: {min_cases: 2}' into its YAML"
-    return f"{join(few)}{remedy}" if few else ""
+    lowest = min(2, *(n for n, _ in few.values()))
+    tells = ", with which a score is that of one case" if lowest == 1 else ""
+    written = f"or write 'privacy: {{min_cases: {lowest}}}' into its YAML{tells}"
+    return f"{join(said)}; give it more test cases ('--split'), {written}"
+
+
+def held_back(folder: Path, given: Path) -> str:
+    """Name what the method works with and sites keep to themselves, in words; empty where nothing is kept.
+
+    Args:
+        folder, given: job folder, and the path of the job or study that a person named.
+    """
+    job = read_job(folder, load_server().allowed_classes)
+    wanted = {*job.method.with_update(needed=True), *job.exchange.names}
+    training = [load_site(site) for site, role in job.study.sites.items() if role in TRAINING_ROLES]
+    kept = {site.site: names for site in training if (names := wanted.difference(site.privacy.allowed_extras))}
+    if not kept:
+        return ""
+    do = "does" if len(kept) == 1 else "do"
+    command = shlex.join(["fedmed", "site", "approve", str(load_site(min(kept)).source), "--job", str(given)])
+    return (
+        f"{join(sorted(kept))} {do} not let {join(sorted(set().union(*kept.values())))} leave, which "
+        f"{job.method.title} asks for; it trains without. What that is, a site sees and allows by: {command}"
+    )
 
 
 def is_done(job: Path, workspace: Path) -> bool:

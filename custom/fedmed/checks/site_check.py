@@ -21,8 +21,9 @@ from fedmed.checks.entries import LISTS, USED, Entry, check_lists, count_lists, 
 from fedmed.checks.machine import Connection, check_disk, check_machine, state_bytes, tls_connect
 from fedmed.checks.measurement import measure
 from fedmed.checks.part_in_job import PartInJob, find_work
-from fedmed.checks.site_findings import AREAS, PROBLEM, SiteFinding, link_finding
+from fedmed.checks.site_findings import AREAS, PROBLEM, SiteFinding, data_finding, link_finding
 from fedmed.checks.startup_kit import SITE_FILE, Kit, check_kit, client_app, read_kit
+from fedmed.data.datalist import UNLABELED
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import JobError, SiteConfigError
 from fedmed.kinds.find_kind import kind_by_look
@@ -155,6 +156,10 @@ def _lists(checked: CheckedSite) -> Iterator[SiteFinding]:
     work, kind, role = checked.work, checked.kind, checked.role
     chooses, scores = (work.chooses, work.scores) if work else (True, True)
     yield from check_lists(checked.counts, role, checked.site.datalist, kind, chooses, scores)
+    listed = {entry.list for entry in checked.entries} & {UNLABELED, "training"}
+    if role == "unsupervised" and listed and not (checked.trains_on.labelled or checked.trains_on.unlabelled):
+        text = "all that this site could train on is listed for validation or testing too; list some for training alone"
+        yield data_finding("list", f"{checked.site.datalist}: {text}", UNLABELED)
     if kind.labelled:
         yield from checked.inspection.judge_labels(checked.entries, checked.demands.classes, role, chooses)
 

@@ -113,8 +113,10 @@ def load_file(path: Path, site: str | None = None, **instead: Any) -> SiteConfig
 
 
 def load_named(name: str, workspace: Path | None = None, site: str | None = None) -> SiteConfig:
-    """:func:`load_file` of a YAML, or :func:`load_site` of a name in the federation, whichever a person gives."""
+    """:func:`load_file` of a YAML or a prepared folder, or :func:`load_site` of a name, whichever a person gives."""
     path = Path(name).expanduser()
+    if (prepared := path / f"{path.absolute().name}.yaml").is_file():
+        path = prepared  # the folder that a preparation says it wrote
     if path.suffix.lower() not in (".yaml", ".yml") and not path.is_file():
         return load_site(name, workspace)
     return load_file(path, site)

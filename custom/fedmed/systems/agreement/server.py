@@ -233,7 +233,7 @@ def ungated(labelled: Sequence[Contribution], fixed: float) -> Reasons:
         return [(silent, f"{no_number}; the gate is that of the others")] if silent else []
     why = no_number if silent else f"sends '{CONFIDENCE}' of another number of classes than others"
     sites = silent or [update.site for update in labelled]
-    return [(sites, f"{why}; voxels count from a fixed probability of {fixed:g} on")]
+    return [(sites, f"{why}; what the models agree on counts from a fixed probability of {fixed:g} on")]
 
 
 class ValidationGate:
