@@ -71,6 +71,8 @@ def test_the_summary_counts_only_sites_that_were_tested(fake_run):
     text = summary(with_result(run, test={"ct_north": {"dice_mean": 0.8}}, best_round=-1))
     assert "the initial model reaches a mean test Dice of 0.80 at the labelled site ct_north." in text
     assert "no site tested it" in summary(with_result(run, test={}))
+    kept = {"ct_north": {"n_cases": 0, "min_cases": 5}}  # it did, but has too few cases to say what came of it
+    assert "no site shows its test score" in summary(with_result(run, test=kept))
 
 
 def test_an_unfinished_run_says_so(fake_run):

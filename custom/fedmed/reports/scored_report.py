@@ -13,7 +13,7 @@ from rich.text import Text
 from fedmed.bundles.score import HD95
 from fedmed.data.structure import Structure, titles
 from fedmed.reports import plots
-from fedmed.reports.notes import remarks
+from fedmed.reports.notes import few_cases_notes, remarks
 from fedmed.reports.palette import INK, PREDICTION, PREDICTION_INK, TRUTH_INK
 from fedmed.reports.run_contents import UNSCORED, Run, Site
 from fedmed.reports.run_files import column, number
@@ -75,8 +75,10 @@ class ScoredReport(RunReport):
         model = mean_of(rounds) if (rounds := run.result.get("mean_of")) else model
         start = f"After {count(done, 'round')} with {sites_of(run)}, {model}"
         if not parts:
-            tested = any(row.n_cases for row in site_rows(run))
-            return f"{start} was chosen; {f'its test gave no {label}' if tested else 'no site tested it'}."
+            if any(row.n_cases for row in site_rows(run)):
+                return f"{start} was chosen; its test gave no {label}."
+            nobody = "no site shows its test score" if few_cases_notes(run) else "no site tested it"
+            return f"{start} was chosen; {nobody}."
         return f"{start} reaches a mean test {label} of {join(parts)}."
 
     def note(self, run: Run) -> str:
