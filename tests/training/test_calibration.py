@@ -7,7 +7,7 @@ from monai.engines import SupervisedEvaluator
 from torch.nn.functional import cross_entropy
 
 from fedmed.errors import DataError, FedMedError
-from fedmed.training.calibration import TemperatureHandler, expected_calibration_error, fit_temperature
+from fedmed.training.calibration import TemperatureHandler, brier_score, expected_calibration_error, fit_temperature
 
 
 def drawn(n=400, temperature=1.0, classes=3, seed=0):
@@ -92,6 +92,16 @@ def test_calibration_error_at_the_edges():
     assert expected_calibration_error([[1.0, 0.0], [0.0, 1.0]], [1, 0]) == 1
     with pytest.raises(FedMedError, match="0 cases and 15 bins"):
         expected_calibration_error(np.zeros((0, 2)), [])
+
+
+def test_brier_score_by_hand():
+    """Brier's own definition, of which the one that many take for two classes is half."""
+    values, labels = [[0.7, 0.3], [0.1, 0.9], [0.6, 0.4]], [0, 1, 1]
+    assert brier_score(values, labels) == pytest.approx(2 * (0.3**2 + 0.1**2 + 0.6**2) / 3)
+    assert brier_score([[0.5, 0.3, 0.2]], [1]) == pytest.approx(0.25 + 0.49 + 0.04)
+    assert [brier_score(np.eye(2), labels) for labels in ([0, 1], [1, 0])] == [0, 2]
+    with pytest.raises(FedMedError, match="no cases"):
+        brier_score(np.zeros((0, 2)), [])
 
 
 def fitted(classifier, pictures, handler=None, runs=1, **changes):

@@ -53,7 +53,8 @@ def test_scores_files_and_aggregates(tmp_path, two_channels):
     metrics = run(tmp_path / "evaluation", names, cases(two_channels=two_channels)).finish()
     dices = [1.0, 0.5, 0.0]
     assert metrics == {"dice_mean": 0.5, "dice_std": pytest.approx(statistics.stdev(dices)), "n_cases": 3,
-                       "hd95_median": pytest.approx(2.0)}  # fmt: skip
+                       "hd95_median": pytest.approx(2.0),
+                       "volume_error": pytest.approx((0 + 6 + 9) / 3 / 1000)}  # fmt: skip
     assert rows(tmp_path / "evaluation") == list(zip(names, dices, strict=True))
     outcome = {path.name for path in (tmp_path / "evaluation").iterdir()}
     assert outcome == {"cases.csv", "best.npz", "median.npz", "worst.npz"}  # nothing temporary is left
@@ -71,7 +72,9 @@ def test_volumes_and_distant_islands_of_each_case_stay_in_the_table(tmp_path):
     batches = list(cases([(A, A), (A, B)]))
     batches[1]["image"][0, 0][far] = 1
     recorder = run(tmp_path, ["a", "b"], batches, (10.0, 10.0, 10.0))
-    assert not {"islands", "truth_ml"} & set(recorder.finish()), "they never leave"
+    sent = recorder.finish()
+    assert not {"islands", "truth_ml"} & set(sent), "they never leave"
+    assert sent["volume_error"] == 2.5
     columns = ("truth_ml", "prediction_ml", "islands", "islands_ml")
     outcome = [[float(row[name]) for name in columns] for row in table(tmp_path / "cases.csv")]
     assert outcome == [[9, 9, 0, 0], [9, 4, 1, 1]]
@@ -98,7 +101,7 @@ def test_spacing_comes_from_the_image_or_the_argument(tmp_path):
 def test_one_case_has_no_spread_and_a_second_run_replaces_the_first(tmp_path):
     run(tmp_path, ["a"], cases([(A, A)])).finish()
     metrics = run(tmp_path, ["only"], cases([(A, B)])).finish()
-    assert metrics == {"dice_mean": 0.5, "n_cases": 1, "hd95_median": pytest.approx(2.0)}
+    assert metrics == pytest.approx({"dice_mean": 0.5, "n_cases": 1, "hd95_median": 2.0, "volume_error": 0.006})
     assert all((tmp_path / f"{kind}.npz").is_file() for kind in ("best", "median", "worst"))
     assert rows(tmp_path) == [("only", 0.5)]
 

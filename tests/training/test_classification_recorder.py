@@ -10,6 +10,7 @@ from monai.engines import SupervisedEvaluator
 
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.auroc import accuracy_interval, macro_auroc, macro_auroc_interval
+from fedmed.training.calibration import expected_calibration_error
 from fedmed.training.classification_recorder import ClassificationRecorder
 
 from .conftest import expected_of, shown, table
@@ -33,6 +34,7 @@ def test_scores_and_files(tmp_path, classifier, pictures, decollate):
     classifier.temperature.fill_(0.2)  # what the recorder writes is calibrated
     metrics = run(tmp_path / "evaluation", classifier, pictures, decollate=decollate, seed=3).finish()
     values, labels = expected_of(classifier, pictures)
+    squares = ((np.asarray(values) - np.eye(3)[np.asarray(labels)]) ** 2).sum()
     right = int((values.argmax(1) == labels).sum())
     low, high = macro_auroc_interval(values, labels, seed=3)
     accuracy_low, accuracy_high = accuracy_interval(right, 16)
@@ -40,6 +42,7 @@ def test_scores_and_files(tmp_path, classifier, pictures, decollate):
         {
             **{"auroc": macro_auroc(values, labels), "auroc_low": low, "auroc_high": high},
             **{"accuracy": right / 16, "accuracy_low": accuracy_low, "accuracy_high": accuracy_high, "n_cases": 16},
+            **{"ece": expected_calibration_error(values, labels), "brier": squares / 16},
         }
     )
     assert all(type(value) in (float, int) for value in metrics.values())
@@ -119,7 +122,7 @@ def test_cases_of_one_class_have_no_auroc(tmp_path, caplog, cases, given):
     with caplog.at_level(logging.WARNING, "fedmed.site"):
         batches = shown([[0, 2, 0]] * cases, [1] * cases)
         metrics = run(tmp_path, given, batches, list("abc")[:cases], target_layer="layer").finish()
-    assert set(metrics) == {"accuracy", "accuracy_low", "accuracy_high", "n_cases"}
+    assert set(metrics) == {"accuracy", "accuracy_low", "accuracy_high", "ece", "brier", "n_cases"}
     assert metrics["accuracy"] == 1 and all(math.isfinite(value) for value in metrics.values())
     assert "there is no AUROC" in caplog.text
     assert all((tmp_path / f"{kind}.npz").is_file() for kind in ("best", "median", "worst"))

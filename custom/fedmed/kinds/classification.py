@@ -6,7 +6,7 @@ from typing import Any
 
 from fedmed.bundles.score import Score
 from fedmed.data.datalist import ClassEntry, UnlabelledEntry, is_word
-from fedmed.kinds.kind import SCORES, CardWords, Kind
+from fedmed.kinds.kind import SCORES, CardWords, Kind, Range
 
 PICTURES = (".png", ".jpg", ".jpeg", ".dcm", ".dicom")
 
@@ -53,3 +53,9 @@ class Classification(Kind):
             return all(map(is_word, labels))
         images = [str(entry.get("image", "")).lower() for entry in (*labelled, *unlabelled)]
         return bool(images) and all(image.endswith(PICTURES) for image in images)
+
+    def numbers(self, classes: Sequence[str]) -> tuple[str, ...]:
+        return ("ece", "brier")
+
+    def ranges(self, score: Score, classes: Sequence[str]) -> dict[str, Range]:
+        return {**super().ranges(score, classes), "brier": Range(0, 2)}

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedmed.bundles.score import DICE, HD95
+from fedmed.bundles.score import DICE, HD95, Score
 from fedmed.data.datalist import MaskEntry, UnlabelledEntry
-from fedmed.kinds.kind import MASKS, CardWords, Kind
+from fedmed.kinds.kind import AMOUNT, MASKS, CardWords, Kind, Range
 
 
 @dataclass(frozen=True)
@@ -37,3 +37,9 @@ class Segmentation3D(Kind):
 
     def form(self, classes: Sequence[str] | None = None) -> UnlabelledEntry:
         return MaskEntry()
+
+    def numbers(self, classes: Sequence[str]) -> tuple[str, ...]:
+        return ("volume_error",)
+
+    def ranges(self, score: Score, classes: Sequence[str]) -> dict[str, Range]:
+        return {**super().ranges(score, classes), "volume_error": AMOUNT}

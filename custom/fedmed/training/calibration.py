@@ -132,6 +132,26 @@ def expected_calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins
     return float(np.abs(gaps).sum() / len(truth))
 
 
+def brier_score(probabilities: ArrayLike, labels: ArrayLike) -> float:
+    """Return the mean squared error of the probabilities (Brier 1950, Monthly Weather Review 78, 1-3, Eq. 2).
+
+    Args:
+        probabilities: (n, C), rows that sum to 1.
+        labels: (n,) int in [0, C).
+
+    Returns:
+        Mean over cases of the sum over classes: 0 (certain and right) to 2 (certain and wrong); of two classes twice
+        the mean squared error of either.
+
+    Raises:
+        FedMedError: no cases.
+    """
+    values, truth = np.asarray(probabilities, np.float64), np.asarray(labels)
+    if not len(truth):
+        raise FedMedError("Brier score: no cases; at least one is needed")
+    return float(np.square(values - np.eye(values.shape[1])[truth]).sum(axis=1).mean())
+
+
 class TemperatureHandler:
     """Fits a temperature to the logits of a validation; give it to an evaluator among its additional metrics.
 

@@ -141,7 +141,8 @@ class CaseRecorder:
 
     def finish(self) -> dict[str, float | int]:
         """Write the files; return only ``dice_mean``, ``dice_std`` (of two cases or more), ``hd95_median`` in mm (of
-        cases with something in either mask) and ``n_cases``.
+        cases with something in either mask), ``volume_error`` in ml, the mean distance of predicted and true volume,
+        and ``n_cases``.
 
         Raises:
             DataError: no case was evaluated, or fewer than were named, or the folder cannot be written.
@@ -151,6 +152,8 @@ class CaseRecorder:
         pictures = {name: self._picture(self.results[place]) for name, place in pictured(dices).items()}
         write_evaluation(self.folder, COLUMNS, map(_row, self.results), pictures)
         scores: dict[str, float | int] = {"dice_mean": statistics.fmean(dices), "n_cases": len(dices)}
+        volumes = (case.millilitres for case in self.results)
+        scores["volume_error"] = statistics.fmean(abs(predicted - true) for true, predicted in volumes)
         if len(dices) > 1:
             scores["dice_std"] = statistics.stdev(dices)
         if known := [case.hd95 for case in self.results if not math.isnan(case.hd95)]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fedmed.data.listed_images import plain
 from fedmed.errors import FedMedError
 from fedmed.training.auroc import RESAMPLES, accuracy_interval, macro_auroc, macro_auroc_interval
-from fedmed.training.calibration import Collected
+from fedmed.training.calibration import Collected, brier_score, expected_calibration_error
 from fedmed.training.case_recorder import pictured, require_all, write_evaluation
 
 log = logging.getLogger("fedmed.site")
@@ -63,8 +63,9 @@ class ClassificationRecorder:
 
         Returns:
             ``auroc`` (macro one-vs-rest over the classes that have cases), ``auroc_low``, ``auroc_high`` (95 %
-            bootstrap over cases), ``accuracy``, ``accuracy_low``, ``accuracy_high`` (95 %, Wilson) and ``n_cases``.
-            Where all cases are of one class, the AUROC is left out, and a line in the log says so.
+            bootstrap over cases), ``accuracy``, ``accuracy_low``, ``accuracy_high`` (95 %, Wilson), ``ece`` and
+            ``brier``, see :mod:`fedmed.training.calibration`, and ``n_cases``. Where all cases are of one class, the
+            AUROC is left out, and a line in the log says so.
 
         Raises:
             DataError: no case was evaluated, or not as many as were named; NaN or infinite probabilities; the folder
@@ -90,7 +91,8 @@ class ClassificationRecorder:
             log.warning("the model calls all %d test images '%s', which %d of them are", cases, name, right)
         low, high = accuracy_interval(right, cases)
         accuracy = {"accuracy": right / cases, "accuracy_low": low, "accuracy_high": high, "n_cases": cases}
-        return self._auroc(probabilities, labels) | accuracy
+        sure = {"ece": expected_calibration_error(probabilities, labels), "brier": brier_score(probabilities, labels)}
+        return self._auroc(probabilities, labels) | accuracy | sure
 
     def _auroc(self, probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         absent = [name for place, name in enumerate(self.classes) if place not in labels]
