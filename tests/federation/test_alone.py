@@ -49,6 +49,10 @@ def test_a_gain_is_the_difference_on_the_test_list_and_changes_nothing_of_the_ru
         test, alone = result["test"][site], result["test_alone"][site]
         assert alone["gain"] == pytest.approx(test["dice_mean"] - alone["dice_mean"], abs=1e-5)
         assert alone["gain_patients"] == test["n_cases"] == 3 and 0 <= alone["gain_better"] <= 3
+        folder, page = records(tmp_path / "ws", site), (records(tmp_path / "ws", site) / "gain.html").read_text()
+        changed = min(5, alone["gain_better"]) + min(5, 3 - alone["gain_better"])
+        assert "Dice together" in page and page.count('<svg class="slice"') == 2 * changed
+        assert not list(folder.rglob("every_case")) and (folder / "evaluation_alone" / "best.npz").is_file()
         assert not same(alone_of(tmp_path / "ws", site), model_of(tmp_path / "ws"))
         # In the first round both trainings are one and the same; after it nothing of the site's own model is sent.
         before, after = (alone_of(tmp_path / "ws", site, round) for round in (0, 1))

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -33,6 +34,7 @@ from fedmed.federation.opened_model import (
     run_trainer,
     site_parser,
     steps_facts,
+    test_image,
     test_scores,
     validation_scores,
 )
@@ -46,7 +48,7 @@ from fedmed.messages.task import ALONE, SELECTED, SITE_BEST, Task
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
-from fedmed.training.case_recorder import write_patients
+from fedmed.training.case_recorder import EVERY_CASE, write_patients
 from fedmed.training.corrected_steps import Corrections
 from fedmed.training.trainer import AbortHandler
 
@@ -221,26 +223,32 @@ class Client:
         if task.model == SITE_BEST:
             metrics["model_round"] = model.state["round"]
         if task.model == ALONE:
-            metrics |= self._gain()
+            metrics |= self._gain(model)
         self.progress.event("end", task, score=metrics.get(self.bundle.score.test, math.nan))
         return metrics
 
-    def _gain(self) -> dict[str, float]:
+    def _gain(self, model: OpenedModel) -> dict[str, float]:
         """Write the hospital's page, which stays here, and return its numbers of all cases together."""
-        job, gained = self.job, import_named(self.kind.gain)
-        numbers: dict[str, float] = gained(self.site, self.folder, self.bundle, job.method, job.recorded)
+        job, gained, images = self.job, import_named(self.kind.gain), partial(test_image, model.parser)
+        try:
+            numbers: dict[str, float] = gained(
+                self.site, self.folder, self.bundle, job.method, job.recorded, images=images
+            )
+        finally:
+            for pictures in self.folder.glob(f"evaluation*/{EVERY_CASE}"):  # the page holds those that it shows
+                shutil.rmtree(pictures, ignore_errors=True)
         return numbers
 
     def _tested(self, task: Task, model: OpenedModel, folder: Path) -> dict[str, float]:
         corrections = self._scoring(task, model)
         if corrections.change_scoring:  # in a way that belongs to a round
-            scores = test_scores(model.parser, self.should_abort, corrections)
+            scores = test_scores(model.parser, self.should_abort, corrections, self.alone.wanted)
             if task.model == SELECTED and corrections.decisions:
                 self.progress.event("adapted", task, words=corrections.decisions)
             return scores
         digest = encoder_digest(model.network)
         if (metrics := self.earlier.again(digest, folder)) is None:
-            metrics = test_scores(model.parser, self.should_abort, corrections)
+            metrics = test_scores(model.parser, self.should_abort, corrections, self.alone.wanted)
             self.earlier.keep(digest, metrics, folder)
         return metrics
 

@@ -289,10 +289,27 @@ def validation_scores(
     return {name: number for name, number in scores.items() if math.isfinite(number)}
 
 
-def test_scores(parser: ConfigParser, aborted: IsAborted, corrections: Corrections) -> dict[str, float]:
-    """Return what the bundle's recorder makes of all cases of the testing list together."""
-    metrics: dict[str, float] = _recorded(parser, "evaluate", aborted, corrections).finish()
+def test_scores(
+    parser: ConfigParser, aborted: IsAborted, corrections: Corrections, every_case: bool = False
+) -> dict[str, float]:
+    """Return what the bundle's recorder makes of all cases of the testing list together.
+
+    Args:
+        every_case: write a picture of each case too, where the recorder has some: for a comparison of two models.
+    """
+    recorder = _recorded(parser, "evaluate", aborted, corrections)
+    metrics: dict[str, float] = recorder.finish()
+    if every_case and hasattr(recorder, "write_every_case"):
+        try:
+            recorder.write_every_case()
+        except DataError as error:  # a full disk: the scores are there
+            log.warning("no pictures to compare single cases by: %s", error)
     return metrics
+
+
+def test_image(parser: ConfigParser, place: int) -> Any:
+    """Return the image at a place of the testing list, from 0, as the network receives it, with its channels first."""
+    return parsed(parser, "evaluate#evaluator").data_loader.dataset[place]["image"]
 
 
 def _recorded(parser: ConfigParser, part: str, aborted: IsAborted, corrections: Corrections) -> Any:

@@ -243,6 +243,20 @@ def paired_scores(
     return replace(paired, low=low, high=high, error=jackknife.error, p=jackknife.p_differs())
 
 
+def common_cases(tables: Sequence[pd.DataFrame], needed: Sequence[str]) -> list[pd.DataFrame]:
+    """Return the cases that each of several models scored, under one label, in the order of the first table.
+
+    Args:
+        tables: at least one, as of :func:`paired_scores`.
+        needed: columns that each of them has, without whose numbers a case has no score.
+    """
+    known = [_known(table, needed) for table in tables]
+    first = known[0]
+    for other in known[1:]:
+        first, _ = _both(first, other)
+    return [_both(first, one)[1].reset_index(drop=True) for one in known]
+
+
 def patients_to_tell(error: float, patients: int, difference: float) -> float:
     """Return how many patients would show a difference in four of five studies, where they spread as these do.
 

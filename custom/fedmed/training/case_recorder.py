@@ -23,6 +23,7 @@ from fedmed.plain_text import in_csv
 from fedmed.training.metrics import hard_dice, islands, mask_distances
 
 COLUMNS = ("case", "dice", "hd95", "truth_ml", "prediction_ml", "islands", "islands_ml")
+EVERY_CASE = "every_case"  # folder of pictures of all cases, for as long as two models are compared
 UNSCORED = "unscored_"  # how the names of pictures begin whose cases nobody has marked
 
 
@@ -159,6 +160,11 @@ class CaseRecorder:
         if known := [case.hd95 for case in self.results if not math.isnan(case.hd95)]:
             scores["hd95_median"] = statistics.median(known)
         return scores
+
+    def write_every_case(self) -> None:
+        """Write a picture of each case, ``every_case/1.npz`` and so on in the order of the list; DataError as above."""
+        pictures = {str(n): self._picture(case) for n, case in enumerate(self.results, start=1)}
+        write_pictures(self.folder / EVERY_CASE, pictures)
 
     def draw(self) -> None:
         """Write a picture of each case, which nobody has marked, and nothing else; DataError as :meth:`finish`."""
