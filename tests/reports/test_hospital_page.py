@@ -160,6 +160,7 @@ def test_probabilities_have_calibration_and_the_image_of_a_case(tmp_path):
     )
     brier = 2 * np.mean((np.array(together) - labels) ** 2)
     assert numbers["gain"] == pytest.approx(1 - 8 / 9) and "gain_better" not in numbers
+    assert -1 <= numbers["gain_low"] < numbers["gain_high"] == 1  # further apart no scores are
     assert "a higher probability of the true class for 5 of 6 patients" in page
     assert cells(page, "together: the model")[4:] == [
         "100",

@@ -20,6 +20,7 @@ class Segmentation3D(Kind):
     report = "fedmed.reports.scored_report.SegmentationReport"
     exporter = "fedmed.export.exporter.SegmentationExporter"
     proposal = MASKS
+    tells = "volume_error, the mean difference of predicted and true volumes in ml, hints at how much there is to mark."
     card = CardWords(
         how_to_run="run_segmentation.md.j2",
         labels="masks",

@@ -240,6 +240,7 @@ def paired_scores(
     if jackknife is None:
         return paired
     low, high = jackknife.interval()
+    low, high = max(low, -1.0), min(high, 1.0)  # as far as scores of 0 to 1 can be apart
     return replace(paired, low=low, high=high, error=jackknife.error, p=jackknife.p_differs())
 
 

@@ -38,8 +38,8 @@ def hospital_gain(
         images: gives an image of the testing list by its place, from 0, as the network receives it; for the page.
 
     Returns:
-        ``gain``: the score of the selected model less that of the site's own, both of all cases together;
-        ``gain_patients``; where enough patients tell, ``gain_low`` and ``gain_high``, the 95 % interval,
+        ``gain``: the score of the selected model less that of the site's own, both of all cases together, where these
+        have one; ``gain_patients``; where enough patients tell, ``gain_low`` and ``gain_high``, the 95 % interval,
         ``gain_error``, its standard error, and ``gain_p``, two-sided; where every case has a score, ``gain_better``:
         patients whose mean is better.
     """

@@ -157,8 +157,9 @@ def _closing(tests: ComparedTests, gain: Gain) -> list[tuple[str, list[str]]]:
     compared = (
         "Alone is a model that was trained at this hospital, on its own images only. Together is the model of the "
         "federation: with the same start, settings and number of steps, but averaged with the other hospitals' after "
-        f"each round. Both were tested on the same {gain.cases} of this hospital's test list, which no model was "
-        "trained on. Its own validation list chose the round of the model alone."
+        f"each round. Both were tested on the same {gain.cases} of this hospital's test list, on which it "
+        "trains nothing. Of the models alone after each round it took the one that its own validation list scored "
+        "best, or the last one where there is no such list."
     )
     own = "Layers that only this hospital has, and trained itself, are part of the model called together."
     paragraphs = [compared, own] if own_layers(tests) else [compared]
