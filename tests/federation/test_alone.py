@@ -9,13 +9,14 @@ import yaml
 from PIL import Image
 
 from fedmed.data.cases import LoadCased
-from fedmed.errors import FedMedError, JobError
+from fedmed.errors import DataError, FedMedError, JobError
 from fedmed.federation import alone_training, client, opened_model
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import load_file, load_site
+from fedmed.training.case_recorder import CaseRecorder
 from tests.federation.run_folder import Killed, kept_of, model_of, records, result_of, same
 
 ONE = {"ct_north": "supervised"}
@@ -101,13 +102,22 @@ def test_a_resumed_run_goes_on_with_the_models_trained_alone(tiny_job, lively, t
     assert result_of(tmp_path / "whole")["test_alone"] == result_of(tmp_path / "ws")["test_alone"]
 
 
-def test_a_gain_of_few_patients_a_site_that_forbids_it_and_one_without_validation(tiny_job, tmp_path, caplog):
+def test_a_gain_of_few_patients_a_site_that_forbids_it_and_one_without_validation_or_room(
+    tiny_job, tmp_path, monkeypatch, caplog
+):
+    def full(*args):
+        raise DataError("no space left")
+
+    monkeypatch.setattr(CaseRecorder, "write_every_case", full)
     north, south = load_site("ct_north"), load_site("ct_south")
     few = replace(north, privacy=north.privacy.model_copy(update={"min_gain_cases": 4}))
     settings = {"ct_north": few, "ct_south": replace(south, train_alone=False)}
     run_job(tiny_job(sites=TWO, gain=True), tmp_path / "ws", settings)
     result = result_of(tmp_path / "ws")
     assert result["test_alone"] == {"ct_north": {"n_cases": 0, "min_cases": 4}}
+    assert "no pictures to compare single cases by: no space left" in caplog.text
+    assert "no picture of case" not in caplog.text
+    assert "Dice together" in (records(tmp_path / "ws", "ct_north") / "gain.html").read_text()
     assert "min_gain_cases" in caplog.text and "'train_alone' is false" in caplog.text
     assert (records(tmp_path / "ws", "ct_north") / "evaluation_alone" / "cases.csv").is_file()
     assert "alone" not in kept_of(tmp_path / "ws", "ct_south", 0)

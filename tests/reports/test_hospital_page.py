@@ -134,7 +134,7 @@ def test_groups_of_few_cases_and_odd_attributes_are_left_out_and_names_do_not_le
     assert "accession: 12 different" not in page and "A&lt;" not in page  # a group each, and none is large enough
     assert "sex: each group has fewer than 5 cases" in page and "dose: the same for all cases" in page
     assert "By age" not in page and "age: each group has fewer than 5 cases" in page
-    assert set(numbers) == {"gain", "gain_patients", "gain_low", "gain_high", "gain_p", "gain_better"}
+    assert set(numbers) == {"gain", "gain_patients", "gain_low", "gain_high", "gain_error", "gain_p", "gain_better"}
     assert all(isinstance(value, int | float) for value in numbers.values())
     assert "scan_8" in page and "person_8" in page
 

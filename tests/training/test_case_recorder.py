@@ -80,6 +80,16 @@ def test_volumes_and_distant_islands_of_each_case_stay_in_the_table(tmp_path):
     assert outcome == [[9, 9, 0, 0], [9, 4, 1, 1]]
 
 
+def test_a_picture_of_each_case_is_written_only_when_it_is_wanted(tmp_path):
+    recorder = run(tmp_path, ["a", "b", "c"], cases())
+    recorder.finish()
+    assert not (tmp_path / "every_case").exists()
+    recorder.write_every_case()
+    pictures = {path.stem: np.load(path) for path in (tmp_path / "every_case").iterdir()}
+    assert {name: str(one["case"]) for name, one in pictures.items()} == {"1": "a", "2": "b", "3": "c"}
+    assert pictures["2"]["prediction"].sum() == 3
+
+
 def test_slice_lies_as_radiologists_see_it(tmp_path):
     # One voxel at the patient's left (low x in RAS) and front (high y): top right in the picture.
     corner = (slice(0, 1), slice(4, 5), slice(1, 2))

@@ -229,8 +229,9 @@ class Client:
 
     def _gain(self, model: OpenedModel) -> dict[str, float]:
         """Write the hospital's page, which stays here, and return its numbers of all cases together."""
-        job, gained, images = self.job, import_named(self.kind.gain), partial(test_image, model.parser)
+        job, images = self.job, partial(test_image, model.parser)
         try:
+            gained = import_named(self.kind.gain)
             numbers: dict[str, float] = gained(
                 self.site, self.folder, self.bundle, job.method, job.recorded, images=images
             )

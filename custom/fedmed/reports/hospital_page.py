@@ -129,7 +129,7 @@ def summary(tests: ComparedTests, gain: Gain, better: int, label: str) -> str:
 
 
 def _facts(tests: ComparedTests, gain: Gain, better: int) -> list[tuple[str, str]]:
-    needed = [("patients that would tell", f"about {gain.needed:,}")] if gain.cannot_tell else []
+    needed = [("patients it would take to tell", f"about {gain.needed:,}")] if gain.cannot_tell else []
     return [
         ("cases", str(gain.n_cases)),
         ("patients", str(gain.n_patients)),
