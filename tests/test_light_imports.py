@@ -1,4 +1,4 @@
-"""MONAI does not load transformers with it, and others can."""
+"""MONAI and Ignite do not load what is hardly ever used, and whoever imports it has it."""
 
 import subprocess
 import sys
@@ -7,12 +7,25 @@ SCRIPT = """
 import sys
 import fedmed
 import monai.networks.nets
-assert "transformers" not in sys.modules
+import monai.visualize.utils
+from ignite.handlers import checkpoint
+assert not {"transformers", "matplotlib.figure", "torch.distributed.fsdp"} & set(sys.modules)
 assert monai.networks.nets.Transchex
+
+assert not isinstance([], checkpoint.ZeroRedundancyOptimizer)
+import torch.distributed.optim as optim
+from torch.distributed.optim import ZeroRedundancyOptimizer
+one = ZeroRedundancyOptimizer.__new__(ZeroRedundancyOptimizer)
+assert isinstance(one, checkpoint.ZeroRedundancyOptimizer) and not isinstance(3, checkpoint.ZeroRedundancyOptimizer)
+assert optim.DistributedOptimizer is sys.modules["torch.distributed.optim"].DistributedOptimizer
+
+assert monai.visualize.utils.plt.get_cmap("gray").name == "gray"
+import matplotlib.pyplot as plt
+assert plt is sys.modules["matplotlib.pyplot"] and plt.figure is monai.visualize.utils.plt.figure
 from transformers import PvtV2Config
 """
 
 
-def test_monai_does_without_transformers_and_a_bundle_may_have_them():
+def test_what_is_left_out_comes_when_it_is_used():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

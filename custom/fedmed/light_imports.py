@@ -1,35 +1,88 @@
-"""Keep MONAI from loading transformers, which it does where that is installed, for a network that nobody uses here.
+"""Keep MONAI and Ignite from loading at once what they need for things that are hardly ever used.
 
-It would cost each process two seconds and 60 MB; transformers itself is there for bundles that import it.
+transformers, for a network that nobody uses here; matplotlib's pyplot; and the distributed optimizers of PyTorch, which
+compile themselves and bring sympy. They would cost each process of server and sites some seconds and 100 MB. All of
+them are there for whoever imports them.
 """
 
+import importlib
 import sys
+import threading
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+from typing import Any
 
-USER = "monai.networks.nets.transchex"
+WITHOUT = {"transformers": "monai.networks.nets.transchex"}  # can do without
+LATER = {"matplotlib.pyplot": "monai", "torch.distributed.optim": "ignite.handlers.checkpoint"}
+CHECKED = "ZeroRedundancyOptimizer"  # Ignite looks whether an object is one
+_lock = threading.Lock()
 
 
-class NotForMonai(MetaPathFinder):
-    """Finds no ``transformers`` while MONAI's network of that kind is loaded, which can do without."""
+def _being_loaded(name: str) -> bool:
+    module = sys.modules.get(name)
+    return module is not None and getattr(module.__spec__, "_initializing", False)
+
+
+class LightImports(MetaPathFinder):
+    """Finds no module of ``WITHOUT`` and a ``LaterModule`` for those of ``LATER``, while their user is loaded."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return nothing: the next finder is asked.
+        """Return nothing where the next finder is to be asked.
 
         Raises:
-            ModuleNotFoundError: it is MONAI that asks.
+            ModuleNotFoundError: the user can do without.
         """
-        user = sys.modules.get(USER) if name.partition(".")[0] == "transformers" else None
-        if user is not None and getattr(user.__spec__, "_initializing", False):
-            raise ModuleNotFoundError(f"{name} is not loaded for {USER}", name=name)
-        return None
+        user = WITHOUT.get(name.partition(".")[0])
+        if user and _being_loaded(user):
+            raise ModuleNotFoundError(f"{name} is not loaded for {user}", name=name)
+        if name not in LATER or not _being_loaded(LATER[name]):
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None:
+            spec.loader = _LaterLoader()
+        return spec
+
+
+class _LaterLoader(Loader):
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return LaterModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave it empty."""
+
+
+class LaterModule(ModuleType):
+    """Stands for a module that is loaded when something of it is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the module has under a name that this one lacks: what the machinery of imports sets is here."""
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if name == CHECKED and self.__name__ in LATER and _being_loaded(LATER[self.__name__]):
+            return _Checked
+        with _lock:
+            LATER.pop(self.__name__, None)
+            if sys.modules.get(self.__name__) is self:
+                del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+class _OnlyOfTheLoaded(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        """Look without loading: where its module is not loaded, there is no such object."""
+        module = sys.modules.get("torch.distributed.optim.zero_redundancy_optimizer")
+        return module is not None and isinstance(instance, getattr(module, CHECKED))
+
+
+class _Checked(metaclass=_OnlyOfTheLoaded):
+    """Stands for the class ``CHECKED`` in Ignite."""
 
 
 def keep_imports_light() -> None:
     """Begin to do so; a second call changes nothing."""
-    if not any(isinstance(finder, NotForMonai) for finder in sys.meta_path):
-        sys.meta_path.insert(0, NotForMonai())
+    if not any(isinstance(finder, LightImports) for finder in sys.meta_path):
+        sys.meta_path.insert(0, LightImports())
