@@ -14,10 +14,11 @@ from fedmed.errors import FedMedError
 
 RESUME_ROOT = "FEDMED_RESUME_ROOT"  # only 'fedmed simulate' sets it: NVFlare deletes a workspace at every start
 SHARED_ROUNDS = "FEDMED_SHARED_ROUNDS"  # set by 'fedmed simulate' alone, for a job and its control
+MODELS = "FEDMED_MODELS"  # another folder of checkpoints, for a single run
 SITES = "FEDMED_SITE_CONFIGS"  # other folders of YAMLs, for a single run
 GROUP = "FEDMED_GROUP_READABLE"  # 1: the group of a new file or folder may read it too
 # What of our variables names files or folders, some of them several.
-PLACES = ("FEDMED_HOME", "FEDMED_DATA", "FEDMED_BUNDLES", "FEDMED_MODELS", "FEDMED_SERVER_CONFIG", SITES)
+PLACES = ("FEDMED_HOME", "FEDMED_DATA", "FEDMED_BUNDLES", MODELS, "FEDMED_SERVER_CONFIG", SITES)
 CACHE_FOLDER = "fedmed-cases"
 PREPARED = (".pt", ".frames")  # files of prepared cases and videos
 _CACHE_FILE = re.compile(r"[0-9a-f]{64}\.(pt|frames|features|json|source|masks|lock|[^.]+\.tmp)")

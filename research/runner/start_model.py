@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import StateError
-from fedmed.jobs.needed_files import MODELS
+from fedmed.files import MODELS
 from fedmed.jobs.study import Study
 from fedmed.systems.fixmatch.fedmatch import PARTS
 from research.runner.job_scores import RUN

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from fedmed.checks.startup_kit import MESSAGES, WALLS
-from fedmed.jobs.app_configs import job_classes
+from fedmed.jobs.job_classes import job_classes
 
 PARTS = [{"id": id, "path": path, "args": {}} for id, path in WALLS.items()]
 SAFE = {"allow_log_streaming": False, "components": [*PARTS, MESSAGES], "class_allow_list": job_classes()}

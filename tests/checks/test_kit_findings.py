@@ -8,8 +8,8 @@ from made_kits import PARTS, SAFE, Authority
 
 from fedmed.checks.startup_kit import MESSAGES, check_kit, read_kit
 from fedmed.errors import SiteConfigError
-from fedmed.jobs.app_configs import job_classes
 from fedmed.jobs.app_shape import TO_SERVER
+from fedmed.jobs.job_classes import job_classes
 
 OFF = {**PARTS[0], "disabled": True}
 

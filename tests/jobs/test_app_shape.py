@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fedmed.errors import JobError
-from fedmed.jobs.app_configs import PARTIAL
 from fedmed.jobs.app_shape import AGGREGATORS, CLIENT, EXECUTORS, SERVER, check_shape, client_config, server_config
+from fedmed.jobs.job_classes import PARTIAL
 from fedmed.methods.find_method import installed
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"

@@ -19,7 +19,7 @@ from nvflare.security.security import FLAuthorizer
 from fedmed.commands.command_line import main
 from fedmed.errors import SiteConfigError
 from fedmed.flare.kit import KitJobs, KitStorage, ServerTimeouts
-from fedmed.jobs.app_configs import job_classes
+from fedmed.jobs.job_classes import job_classes
 from fedmed.provisioning.kit_builder import MESSAGES, TEMPLATES, SiteBuilder
 from fedmed.provisioning.kits import Federation
 from fedmed.provisioning.make_kits import EXAMPLE

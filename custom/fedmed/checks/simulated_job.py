@@ -72,10 +72,10 @@ def for_simulator(job: Path, scratch: Path) -> Path:
         job: job folder; one of a study with ``custom: false``, for real sites, lacks these folders.
         scratch: gets a copy of such a job, of the same name and with the same studies.
     """
-    from fedmed.jobs.job_folder import PLACE, add_custom
-
-    if all(any((path.parents[1] / "custom").glob("*")) for path in job.glob(f"*/{PLACE}")):
+    if all(any((path.parents[1] / "custom").glob("*")) for path in job.glob("*/config/study.yaml")):
         return job
+    from fedmed.jobs.job_folder import add_custom
+
     copy = Path(tempfile.mkdtemp(dir=scratch)) / job.name
     shutil.copytree(job, copy)
     add_custom(copy)

@@ -17,8 +17,9 @@ from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_findings import SiteFinding, link_finding
 from fedmed.errors import SiteConfigError
 from fedmed.files import read_json
-from fedmed.jobs.app_configs import job_classes, role_config
+from fedmed.jobs.app_configs import role_config
 from fedmed.jobs.app_shape import LIMITS
+from fedmed.jobs.job_classes import job_classes
 
 FILES = ("fed_client.json", "client.crt", "client.key", "rootCA.pem", "sub_start.sh")
 RULES = ("resources", "authorization", "privacy")

@@ -9,7 +9,7 @@ import typer
 
 from fedmed.commands.options import ended, stop_says
 from fedmed.errors import FedMedError, JobError
-from fedmed.files import private_files
+from fedmed.files import MODELS, private_files
 
 
 @private_files()
@@ -87,7 +87,6 @@ def simulate(
     if control and silent_control:
         raise FedMedError("--control and --silent-control exclude each other")
     from fedmed.jobs.named_job import named_job
-    from fedmed.jobs.needed_files import MODELS
     from fedmed.methods.control_kinds import LEFT_OUT, SILENT
     from fedmed.simulation.one_run import RunOptions
     from fedmed.simulation.with_controls import simulate as run

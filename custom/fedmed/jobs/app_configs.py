@@ -11,16 +11,15 @@ from fedmed.bundles.bundle_parser import named_tensors, parsed
 from fedmed.bundles.contract import PROVIDER, Use, faults, unknown_parts
 from fedmed.class_paths import build
 from fedmed.errors import BundleError, FedMedError, JobError, OverrideError
-from fedmed.jobs.app_shape import FIXED, client_config, server_config
+from fedmed.jobs.app_shape import client_config, server_config
 from fedmed.jobs.job import STUDY, Job
+from fedmed.jobs.job_classes import PARTIAL
 from fedmed.jobs.job_meta import job_meta
 from fedmed.jobs.rule_spec import RULE_ROOMS, load_rule, step_spec
 from fedmed.kinds.find_kind import kind_of
 from fedmed.methods.declarations import ROLES
-from fedmed.methods.find_method import installed
 from fedmed.methods.method import MEAN, at_server
 
-PARTIAL = "fedmed.flare.aggregators.PartialSharingAggregator"
 TENSOR = "*"  # stands for all: of the network nothing is known where a job is written
 CUSTOM_README = """\
 This folder holds no code: the job's classes come from the installed package `fedmed`. NVFlare loads classes outside its
@@ -60,13 +59,6 @@ def role_config(job: Job, role: str) -> dict[str, Any]:
         "fingerprint": job.study.fingerprint,
     }
     return client_config(job.method.role(role).executor, [task for task, wanted in tasks.items() if wanted])
-
-
-def job_classes() -> list[str]:
-    """Class paths that FedMed's jobs name: a job without custom/ runs only where a kit allows these."""
-    methods = [kind() for kind in installed().values()]
-    executors = {role.executor for method in methods for role in method.roles().values()}
-    return sorted({*FIXED, PARTIAL, *executors, *(method.aggregator for method in methods)})
 
 
 def _validation_errors(job: Job) -> Iterator[tuple[str, str]]:

@@ -10,11 +10,10 @@ from fedmed.bundles.digests import sha256_of
 from fedmed.bundles.external_files import ExternalFile, external_files
 from fedmed.bundles.site_facts import attributes_needed
 from fedmed.errors import JobError
-from fedmed.files import folders_of
+from fedmed.files import MODELS, folders_of
 from fedmed.jobs.job import Job
 from fedmed.settings.site import SiteConfig
 
-MODELS = "FEDMED_MODELS"  # another folder of checkpoints, for a single run
 SAYS_MORE = "`fedmed fetch-list STUDY` says where it is from"
 OWN_RUN = (
     "a run of your own: FL_global_model.pt or best_FL_global_model.pt of an earlier job's result, or models/ of an "

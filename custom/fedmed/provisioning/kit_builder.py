@@ -96,8 +96,8 @@ def _site_resources(resources: dict[str, Any]) -> None:
 
 
 def _allow(resources: dict[str, Any]) -> None:
-    # Here and not above: it loads MONAI, for which a mistake in a project file need not wait.
-    from fedmed.jobs.app_configs import job_classes
+    # Here and not above: it loads PyTorch, for which a mistake in a project file need not wait.
+    from fedmed.jobs.job_classes import job_classes
 
     resources["class_allow_list"] = job_classes()  # of what NVFlare lists itself, what FedMed's jobs name alone
     resources["class_list_enforcement_mode"] = "enforce"

@@ -161,10 +161,12 @@ def report(workspace: Path, show: bool = True, table: bool = True, page: bool = 
 
 def hint(workspace: Path) -> str:
     """One line on how to continue, if that is possible."""
-    from fedmed.recovery.checkpoint import Checkpoints
-    from fedmed.recovery.interrupted_workspace import records
+    from fedmed.reports.run import JOB_FOLDER
 
-    kept = Checkpoints(records(workspace)).rounds
-    if kept:
-        return "the same command with --resume continues after the last good round\n"
+    if any((workspace / "server" / JOB_FOLDER / "checkpoints").glob("*")):
+        from fedmed.recovery.checkpoint import Checkpoints  # loads MONAI, which takes seconds
+        from fedmed.recovery.interrupted_workspace import records
+
+        if Checkpoints(records(workspace)).rounds:
+            return "the same command with --resume continues after the last good round\n"
     return "no round was finished: the same command, without --resume, begins anew\n"
