@@ -7,10 +7,6 @@ from typing import Any
 from monai.bundle import ConfigParser, ConfigWorkflow
 
 BUNDLES = Path(__file__).resolve().parents[2] / "bundles"
-# Program of a process that has MONAI's commands for bundles and no FedMed.
-WITHOUT_FEDMED = (
-    "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
-)
 
 
 class OneBundle:

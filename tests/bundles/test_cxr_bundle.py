@@ -16,7 +16,8 @@ from PIL import Image
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.errors import DataError, OverrideError
-from tests.bundles.one_bundle import WITHOUT_FEDMED, OneBundle
+from fedmed.export.exporter import WITHOUT_FEDMED
+from tests.bundles.one_bundle import OneBundle
 
 HERE = OneBundle("cxr_classification")
 BUNDLE, METADATA, configs, parse = HERE.root, HERE.metadata, HERE.configs, HERE.parse

@@ -23,9 +23,10 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import parsed
 from fedmed.bundles.contract import Use, faults
 from fedmed.errors import BundleError, SharingError
+from fedmed.export.exporter import WITHOUT_FEDMED
 from fedmed.jobs.app_configs import role_differences
 from fedmed.systems.fedst.method import FedST
-from tests.bundles.one_bundle import WITHOUT_FEDMED, OneBundle
+from tests.bundles.one_bundle import OneBundle
 
 NAME = "instrument_segmentation"
 PLAIN = {"indicator": "random"}

@@ -21,9 +21,10 @@ from surgical_phase.frame_dataset import FrameDataset
 from surgical_phase.picture_times import picture_times
 
 from fedmed.bundles.infer import run_inference
+from fedmed.export.exporter import WITHOUT_FEDMED
 from fedmed.reports.viewed_video import read_predictions
 from fedmed_demo import demo_site
-from tests.bundles.one_bundle import WITHOUT_FEDMED, OneBundle
+from tests.bundles.one_bundle import OneBundle
 
 HERE = OneBundle("surgical_phase_classification")
 BUNDLE, CONFIGS = HERE.root, HERE.configs("inference", "demo")

@@ -22,8 +22,9 @@ from fedmed.bundles.bundle_parser import parsed
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.stored_video import Extraction
 from fedmed.errors import DataError
+from fedmed.export.exporter import WITHOUT_FEDMED
 from fedmed.training.trainer import one_cycle
-from tests.bundles.one_bundle import WITHOUT_FEDMED, OneBundle
+from tests.bundles.one_bundle import OneBundle
 
 HERE = OneBundle("surgical_tool_classification")
 BUNDLE, configs, parse = HERE.root, HERE.configs, HERE.parse

@@ -32,10 +32,15 @@ from fedmed.methods.method import Method
 
 MASKS, PREDICTIONS = "*.nii*", "predictions.json"
 LARGEST = 1e-6  # difference of two probabilities
-# `python -m monai.bundle` in a process that cannot import FedMed: a bundle must not need it to infer.
-WITHOUT_FEDMED = (
-    "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
-)
+# `python -m monai.bundle` in a process that cannot import FedMed: a bundle must not need it to infer. Before that is
+# so, FedMed has made the imports of MONAI light, where it is found from the folder in which the process works.
+WITHOUT_FEDMED = """
+import contextlib, runpy, sys
+with contextlib.suppress(ImportError):
+    import fedmed
+sys.modules.update({name: None for name in ["fedmed", *sys.modules] if name.partition(".")[0] == "fedmed"})
+runpy.run_module("monai.bundle", run_name="__main__")
+"""
 LARGEST_SHARE = 1e-6  # difference of two features, as a part of the largest
 
 
