@@ -180,12 +180,13 @@ def start_federation(new_federation):
         federation.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def federation(new_federation):
     """A running federation: server, ct_north (labels), ct_east (none), ct_west (only scored); see provisioned.py."""
     running = new_federation()
     running.start_all()
-    return running
+    yield running
+    running.close()  # waiting for jobs, its processes would take their part of the other tests' time
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,6 @@
 
 import socket
 import ssl
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from fedmed.federation.loop import run_job
 from fedmed.flare.recipe import FedMedRecipe
 from fedmed.reports.run import read_run
 from fedmed_demo import demo_site
+from tests.commands import fedmed
 from tests.e2e.runs import same
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -91,9 +90,7 @@ def test_the_result_becomes_a_bundle_that_predicts_and_a_report(study, fedmed_ho
     image = sorted((demo_site("chest_ct_tiny", "ct_west", fedmed_home) / "images").iterdir())[0]
     mask, source = infer_image(bundle, image), nib.load(image)
     assert mask.shape == source.shape and np.array_equal(mask.affine, source.affine)
-    command = [sys.executable, "-m", "fedmed", "report", str(study.result), "--out", str(tmp_path / "r")]
-    report = subprocess.run(command, capture_output=True, text=True)
-    assert report.returncode == 0, report.stderr
+    assert fedmed("report")([str(study.result), "--out", str(tmp_path / "r")]) == 0
     assert (tmp_path / "r" / "report.html").stat().st_size > 10_000
 
 
