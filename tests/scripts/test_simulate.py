@@ -150,14 +150,10 @@ def test_when_it_is_killed_all_that_it_started_ends(script, job, started, stand_
     assert "ready" in (tmp_path / "ws.log").read_text(), "nobody owns the workspace of a dead process"
 
 
-def test_when_the_process_between_it_and_the_simulator_is_killed_alone_all_ends(started):
-    process, site = started
-    (between,) = psutil.Process(process.pid).children()
-    between.kill()
-    assert process.wait(60) == 1 and until(lambda: gone(site))
-
-
-def test_a_workspace_at_work_is_refused_with_its_owners_process_id(script, job, started, tmp_path, capsys):
+def test_a_workspace_at_work_is_refused_and_all_ends_with_the_process_before_the_simulator(
+    script, job, started, tmp_path, capsys
+):
+    """The refusal names its owner's process; then the process between this one and the simulator is killed alone."""
     process, site = started
     before = (tmp_path / "ws.log").stat()
     for options in ([], ["--resume"]):
@@ -165,6 +161,9 @@ def test_a_workspace_at_work_is_refused_with_its_owners_process_id(script, job, 
         error = capsys.readouterr().err
         assert f"is in use by process {process.pid}; wait for its end, stop it, or choose another" in error
     assert not gone(site) and (tmp_path / "ws.log").stat().st_ino == before.st_ino
+    (between,) = psutil.Process(process.pid).children()
+    between.kill()
+    assert process.wait(60) == 1 and until(lambda: gone(site))
 
 
 @pytest.mark.parametrize(
