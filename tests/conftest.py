@@ -84,6 +84,14 @@ def fedmed_home(tmp_path_factory):
     del os.environ["FEDMED_HOME"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_disks():
+    """What a test writes need not outlast a power failure."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def example_federation(tmp_path_factory):
     """The example project, provisioned. Do not change it."""

@@ -1,7 +1,6 @@
 """A federation of networks of a few numbers through client, engine and server, dozens of rounds a second."""
 
 import json
-import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,7 +51,6 @@ def small(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(HERE / "small_bundle"))
     monkeypatch.syspath_prepend(str(HERE.parent / "methods"))
     monkeypatch.setenv(ALLOWED, OWN_METHOD)
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr(run_record, "package_versions", dict)
     monkeypatch.setattr(run_record, "hardware", dict)
 
@@ -151,7 +149,6 @@ def serving(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDMED_BUNDLES", str(HERE))
     monkeypatch.syspath_prepend(str(HERE / "serving_bundle"))
     monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path / "sites"))
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr(run_record, "package_versions", dict)
     monkeypatch.setattr(run_record, "hardware", dict)
     sites = {site: _serving_site(tmp_path / "sites" / site, start) for site, start in {"a": 10, "b": 20}.items()}

@@ -1,6 +1,5 @@
 """Runs of a small federation that nobody interrupts, and that were killed."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,7 @@ from tests.recovery.small_federation import STATEFUL, Killed, Run, end_at
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Thousands of files: none needs to survive a power cut, and the versions of packages stay what they are."""
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    """The versions of packages stay what they are."""
     monkeypatch.setattr(record, "package_versions", dict)
     monkeypatch.setattr(record, "hardware", dict)
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "federation" / "custom_parts")
