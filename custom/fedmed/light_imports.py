@@ -1,8 +1,8 @@
 """Keep MONAI and Ignite from loading at once what they need for things that are hardly ever used.
 
 transformers, for a network that nobody uses here; matplotlib's pyplot; and the distributed optimizers of PyTorch, which
-compile themselves and bring sympy. They would cost each process of server and sites some seconds and 100 MB. All of
-them are there for whoever imports them.
+compile themselves and bring sympy. They would cost each process of server and sites some three seconds and 130 MB. All
+of them are there for whoever imports them.
 """
 
 import importlib
