@@ -20,6 +20,7 @@ from fedmed.durable_files import save_json
 from fedmed.errors import JobError
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
+from fedmed.federation.reported_numbers import FRAMES
 from fedmed.federation.server import Server
 from fedmed.federation.warm_starts import FOLDER as WARM_STARTS
 from fedmed.federation.warm_starts import WarmStarts
@@ -120,7 +121,8 @@ class JobStep(StageStep):
             return None
         patients = {name: tested_patients(site) for name, site in self.sites.items()}
         bundle = Bundle(study.bundle, study.overlays)
-        counts = kind_of(bundle).numbers([one.name for one in study.structures or bundle.classes])
+        numbers = kind_of(bundle).numbers([one.name for one in study.structures or bundle.classes])
+        counts = numbers if FRAMES in numbers else ()
         scores = read_job_scores(self.path, study.seed, bundle.score.name, patients, counts)
         scores = joined([scores, read_rounds(self.path, study.seed)]) if counts else scores
         return _in_places(scores, self.places, self.turn) if self.turn else scores

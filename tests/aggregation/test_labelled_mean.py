@@ -184,7 +184,7 @@ def test_where_nobody_judges_it_is_said():
     ("confidences", "gate", "named", "said"),
     [
         ({"a": [0.9, 0.6], "b": [0.7, 0.1, 0.2]}, [0.75], ["a", "b"], "of another number of classes"),
-        ({}, [0.75], ["a", "b"], "count from a fixed probability of 0.75 on"),
+        ({}, [0.75], ["a", "b"], "counts from a fixed probability of 0.75 on"),
         ({"a": [0.9, 0.6]}, [0.9, 0.6], ["b"], "the gate is that of the others"),
     ],
 )

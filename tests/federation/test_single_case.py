@@ -20,9 +20,9 @@ def test_a_score_of_one_case_stays_but_still_chooses_the_sites_own_best(tmp_path
         site=site,
         bundle=SimpleNamespace(score=SimpleNamespace(validation="val_dice")),
         progress=SimpleNamespace(validated=lambda *_: None),
-        best=SimpleNamespace(offer=lambda task, model, scores: offered.append(scores)),
+        best=SimpleNamespace(offer=lambda task, tensors, scores: offered.append(scores)),
         should_abort=None,
         _scoring=lambda task, model: None,
     )
-    scored = Client._score(me, None, SimpleNamespace(parser=None))
+    scored = Client._score(me, None, SimpleNamespace(parser=None, tensors={}))
     assert scored == ({"val_dice": 0.5} if leaves else {}) and offered == [{"val_dice": 0.5}]

@@ -35,7 +35,7 @@ def scored(monkeypatch):
         total = sum(float(tensor.double().sum()) for tensor in {**task.tensors, **state}.values())
         scores = {self.bundle.score.validation: 0.5 + 0.5 * math.sin(1e4 * total)}
         if model is not None:
-            self.best.offer(task, model, scores)
+            self.best.offer(task, model.tensors, scores)
         return scores
 
     def test(self, task):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedmed.errors import JobError, StateError
-from fedmed.recovery.site_state import BEST_MODEL, SECOND, SiteState, check_kept
+from fedmed.recovery.site_state import BEST_MODEL, COPIES, SiteState, check_kept
 
 
 def test_state_of_the_named_round_and_no_other(tmp_path):
@@ -104,7 +104,10 @@ def test_no_path_arrives_as_the_name_of_a_job(tmp_path, earlier):
 def test_the_best_model_is_kept_twice_and_its_copy_taken_where_it_is_damaged(tmp_path, caplog):
     state = SiteState(tmp_path)
     state.keep_best(3, 0.5, {"w": torch.arange(5000.0)})
-    for name, remedy in ((BEST_MODEL, "copy own_best_copy.pt is taken"), (SECOND, "own_best.pt is damaged")):
+    for name, remedy in (
+        (BEST_MODEL, "copy own_best_copy.pt is taken"),
+        (COPIES[BEST_MODEL], "own_best.pt is damaged"),
+    ):
         path = tmp_path / "state" / name
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 255

@@ -32,7 +32,7 @@ from fedmed.settings.site import SiteConfig, load_file, load_named
 PARTS = (*AREAS, "preflight", "scoring")  # what --skip may name
 RUN_TIMEOUT = 120.0  # seconds; it takes about 6
 Row = tuple[str, str, str]  # of NVFlare's report: check, problem, remedy
-SITE_MODULE = "nvflare.private.fed.app.client.client_train"  # what a kit's startup/sub_start.sh runs
+SITE_MODULE = "fed.app.client.client_train"  # end of the module's name that a kit's startup/sub_start.sh runs
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 EXCEPTIONS = ("no_grpc_proxy", "no_proxy")
 
@@ -244,7 +244,8 @@ def _without_pid_file(kit: Kit) -> int | None:
     """The same for a site that was started with ``--once``, as in a container: NVFlare then notes no process."""
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []  # None: of a process that may not be looked at
-        options = line[line.index(SITE_MODULE) + 1 :] if SITE_MODULE in line else []
+        started = next((place for place, word in enumerate(line) if word.endswith(SITE_MODULE)), len(line))
+        options = line[started + 1 :]
         if options[:1] == ["-m"] and Path(*options[1:2]).resolve() == kit.folder.resolve():
             return int(process.pid)
     return None

@@ -14,18 +14,18 @@ from fedmed.jobs.study import Study
 from fedmed.kinds.find_kind import kind_of
 from fedmed.kinds.kind import Kind
 from fedmed.reports.words import join
-from fedmed.settings.site import is_demo_site
+from fedmed.settings.site import has_demo_data
 
 
 def unchosen_names(study: Study, exporter: Exporter, classes: Sequence[Structure]) -> str:
     """Say that a model of a site's own masks has the names of a shipped bundle, since the study gave none.
 
-    Labels that are words have to be the names, so those fit; masks hold numbers, which fit any name. Of the demo's own
+    Labels that are words have to be the names, so those fit; masks hold numbers, which fit any name. Of synthetic
     sites the names are right, and an overlay of other names was chosen. Empty where nothing is to be said.
     """
     bundle, names = exporter.bundle, [one.name for one in classes]
     unchosen = bundle.root.parent == SHIPPED_BUNDLES and not study.classes and names == channel_names(bundle.metadata)
-    if not unchosen or not _marks(exporter.kind) or all(map(is_demo_site, study.sites)):
+    if not unchosen or not _marks(exporter.kind) or all(map(has_demo_data, study.sites)):
         return ""
     listed = ",".join(["liver", "spleen", "kidney"][: len(classes)])
     return (

@@ -89,6 +89,14 @@ def is_demo_site(site: str) -> bool:
         return False
 
 
+def has_demo_data(site: str) -> bool:
+    """True where the YAML of a site of this name, on this machine, asks for synthetic data."""
+    try:
+        return read_yaml(find_site_file(site), error=SiteConfigError).values.get("demo") is not None
+    except SiteConfigError:
+        return False
+
+
 def load_site(site: str, workspace: Path | None = None) -> SiteConfig:
     """Find, read and check a site's YAML (see :func:`find_site_file` for the order).
 
