@@ -11,7 +11,6 @@ from tests.commands import every_command
 
 # Of nobody's patients, or the work of another command or program.
 OPEN = {
-    "demo",
     "study init",
     "study check",
     "study package",

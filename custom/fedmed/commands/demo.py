@@ -6,9 +6,13 @@ from typing import Annotated
 import typer
 
 from fedmed.commands.options import demand_hospitals
-from fedmed.commands.simulate import simulate
+from fedmed.commands.simulate import run
+from fedmed.files import private_files
+
+ROUNDS = 10  # of the job's 12, for time
 
 
+@private_files()
 def demo(
     workspace: Annotated[Path, typer.Option(metavar="WS", help="Run folder.")] = Path("runs/covid_agreement"),
     threads: Annotated[int | None, typer.Option(metavar="N", help="Sites at work at a time. Default: all.")] = None,
@@ -23,4 +27,8 @@ def demo(
     report. The run replaces that of an earlier demo.
     """
     demand_hospitals()
-    simulate(Path("covid_agreement"), workspace, threads=threads, resume=resume, control=True, gain=True, quiet=quiet)
+    from fedmed.methods.control_kinds import LEFT_OUT
+    from fedmed.simulation.one_run import RunOptions
+
+    changes = {"gain": True, "rounds": ROUNDS}
+    run(Path("covid_agreement"), workspace, RunOptions(threads, None, quiet, resume, LEFT_OUT, changes))

@@ -3,13 +3,16 @@
 import logging
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedmed.commands.options import ended, stop_says
 from fedmed.errors import FedMedError, JobError
 from fedmed.files import MODELS, private_files
+
+if TYPE_CHECKING:
+    from fedmed.simulation.one_run import RunOptions
 
 
 @private_files()
@@ -86,22 +89,27 @@ def simulate(
     """
     if control and silent_control:
         raise FedMedError("--control and --silent-control exclude each other")
-    from fedmed.jobs.named_job import named_job
     from fedmed.methods.control_kinds import LEFT_OUT, SILENT
     from fedmed.simulation.one_run import RunOptions
-    from fedmed.simulation.with_controls import simulate as run
-    from fedmed.worker_processes import share_cores
 
-    share_cores()  # all sites' processes are on this machine
     if models:
         os.environ[MODELS] = str(_models_folder(models.expanduser().resolve()))
     kind = LEFT_OUT if control else SILENT if silent_control else None
-    options = RunOptions(threads, gpu, quiet, resume, kind, gain)
-    if not quiet:
+    run(job, workspace, RunOptions(threads, gpu, quiet, resume, kind, {"gain": True} if gain else {}))
+
+
+def run(job: Path, workspace: Path, options: "RunOptions") -> None:
+    """Run a simulation as a command does, and end with its exit code."""
+    from fedmed.jobs.named_job import named_job
+    from fedmed.simulation.with_controls import simulate
+    from fedmed.worker_processes import share_cores
+
+    share_cores()  # all sites' processes are on this machine
+    if not options.quiet:
         logging.basicConfig(format="%(message)s")
         logging.getLogger("fedmed.demo").setLevel(logging.INFO)  # a minute without a word looks like a fault
     with stop_says("stopped while no simulator was at work; what is finished stays"):
-        code = run(named_job(job).resolve(), workspace.expanduser().resolve(), options)
+        code = simulate(named_job(job).resolve(), workspace.expanduser().resolve(), options)
     ended(code)
 
 

@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -22,7 +24,7 @@ class RunOptions:
     """Options of a simulation: sites at work at a time (None: all), GPUs, what is printed, which runs and controls.
 
     Attributes:
-        gain: whether sites with labels also train alone, whatever the study says.
+        changes: values of the study's keys that are other ones in this run.
         lock: descriptor of the workspace's lock, which the simulator holds too.
     """
 
@@ -31,7 +33,7 @@ class RunOptions:
     quiet: bool
     resume: bool
     control: str | None
-    gain: bool = False
+    changes: Mapping[str, Any] = field(default_factory=dict)
     lock: int | None = None
 
 

@@ -19,7 +19,7 @@ def simulate(job: Path, workspace: Path, options: RunOptions) -> int:
         FedMedError: it cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="fedmed-simulate-") as scratch:
-        folder = packaged(job, Path(scratch), **({"gain": True} if options.gain else {}))
+        folder = packaged(job, Path(scratch), **options.changes)
         return simulate_folder(folder, workspace, options, Path(scratch), job)
 
 
