@@ -65,12 +65,11 @@ class HospitalRow:
     @property
     def text(self) -> str:
         """Both scores, their difference, and for how many patients it is better."""
-        patients = (
-            "" if self.better is None else f", better for {count(self.better, 'patient')} of {self.gain.n_patients}"
-        )
+        interval = "" if self.gain.low is None else f" ({self.gain.span})"
+        patients = "" if self.better is None else f", better for {self.better_text} patients"
         return (
-            f"{self.name}: {fixed(self.gain.ours)} together, {fixed(self.gain.theirs)} alone, "
-            f"{self.gain.text}{patients}: {self.finding}"
+            f"{self.name} {fixed(self.gain.ours)} together, {fixed(self.gain.theirs)} alone: "
+            f"{signed(self.gain.difference)}{interval}{patients}: {self.finding}"
         )
 
 
@@ -117,7 +116,7 @@ def headline(run: Run) -> str:
     if not rows:
         return ""
     if len(rows) <= MOST:
-        return f"{run.score.label} of hospitals with labels. {'. '.join(row.text for row in rows)}."
+        return f"{run.score.label} of hospitals with labels (95 % intervals): {'; '.join(row.text for row in rows)}."
     parts = [
         f"{word}: {join(names)}" for word in (BETTER, WORSE) if (names := [r.name for r in rows if r.sure == word])
     ]

@@ -105,7 +105,7 @@ def page(run: Run) -> str:
         captions={name: chart.caption for name, chart in drawn.items()},
         charts={name: Markup(plots.svg(chart.draw(run), name)) for name, chart in drawn.items() if name != SLIDES_ONLY},
         settings=settings(run),
-        summary=summary(run),
+        summaries=summaries(run),
         gain=gain_words,
         alone=alone,
         hospitals=alone.hospitals(run),
@@ -116,11 +116,10 @@ def page(run: Run) -> str:
     )
 
 
-def summary(run: Run) -> str:
-    """The most important: what hospitals gain, with labels and without; else the scores."""
-    return f"{alone.headline(run)} {gain_words.headline(run) if run.steps else ''}".strip() or report_of(run).summary(
-        run
-    )
+def summaries(run: Run) -> list[str]:
+    """The most important, a paragraph each: what hospitals with labels gain, and those without; else the scores."""
+    gains = [alone.headline(run), gain_words.headline(run) if run.steps else ""]
+    return list(filter(None, gains)) or [report_of(run).summary(run)]
 
 
 def settings(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
