@@ -114,7 +114,7 @@ def test_a_gain_of_few_patients_a_site_that_forbids_it_and_one_without_validatio
     settings = {"ct_north": few, "ct_south": replace(south, train_alone=False)}
     run_job(tiny_job(sites=TWO, gain=True), tmp_path / "ws", settings)
     result = result_of(tmp_path / "ws")
-    assert result["test_alone"] == {"ct_north": {"n_cases": 0, "min_cases": 4}}
+    assert result["test_alone"] == {"ct_north": {"n_cases": 0, "min_cases": 4}, "ct_south": {"n_cases": 0}}
     assert "no pictures to compare single cases by: no space left" in caplog.text
     assert "no picture of case" not in caplog.text
     assert "Dice together" in (records(tmp_path / "ws", "ct_north") / "gain.html").read_text()

@@ -1,7 +1,8 @@
 """Training of a labelled site's own model beside the federation's, so that the site sees what it gains."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,19 @@ class AloneTraining:
         """
         if not self.wanted or not (before := self._before(task, together)):
             return {}
-        try:
+        with self._apart("its own model stays as it was before this round"):
             return {ALONE: self._round(task, before, aborted)}
+        return {ALONE: dict(before)}
+
+    @contextmanager
+    def _apart(self, consequence: str) -> Iterator[None]:
+        """Log what goes wrong with the site's own model, such as a loss that is no number: the federation goes on."""
+        try:
+            yield
         except Aborted:
             raise
-        except FedMedError as error:  # such as a loss that is not a number: the federation goes on
-            log.error("%s: its own model stays as it was before this round: %s", self.site.site, error)
-            return {ALONE: dict(before)}
+        except FedMedError as error:
+            log.error("%s: %s: %s", self.site.site, consequence, error)
 
     def _round(self, task: Task, before: Mapping[str, Any], aborted: IsAborted) -> dict[str, Any]:
         model = self._open(task, before, epoch_length=task.steps, max_epochs=1)
@@ -88,7 +95,8 @@ class AloneTraining:
     def validate(self, task: Task, aborted: IsAborted) -> None:
         """Score the model after the last round, which no round does."""
         if self.wanted and (last := self._kept(task)):
-            self._score(task, self._open(task, last), aborted)
+            with self._apart("its own model after the last round is not scored"):
+                self._score(task, self._open(task, last), aborted)
 
     def _before(self, task: Task, together: OpenedModel) -> Mapping[str, Any]:
         """The site's model before a round: in the first round of the run the one that all sites begin with."""

@@ -215,6 +215,9 @@ class Client:
             log.info("%s: %s has no 'testing' list; nothing to evaluate", self.site.site, self.site.datalist)
             self._preview(task)
             return {"n_cases": 0}
+        if task.model == ALONE and not self.state.alone(task.private_round):
+            log.info("%s: trained no model alone, so there is nothing to compare", self.site.site)
+            return {"n_cases": 0}
         folder = self.folder / ("evaluation" if task.model == SELECTED else f"evaluation_{task.model}")
         model = self._open(task, evaluation_dir=str(folder))
         metrics = self._tested(task, model, folder)

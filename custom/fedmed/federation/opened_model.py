@@ -217,8 +217,7 @@ def open_model(parser: ConfigParser, bundle: Bundle, job: Job, role: str, task: 
     if task.model in (SITE_BEST, ALONE):  # whole, with private layers: nothing of it comes with the task
         best = kept.best() if task.model == SITE_BEST else kept.alone(task.private_round)
         if not best:
-            what = "scored" if task.model == SITE_BEST else "trained, alone,"
-            raise StateError(f"{kept.folder} holds no such model: this site has {what} none of the run")
+            raise StateError(f"{kept.folder} holds no such model: this site has scored none of the run")
         return opened_with(parser, network, policy, best["tensors"], best)
     needs_state = task.name == "train" or policy.private(local)
     state = kept.load(task.private_round) if needs_state else {}
