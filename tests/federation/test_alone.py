@@ -68,7 +68,7 @@ def test_a_gain_is_the_difference_on_the_test_list_and_changes_nothing_of_the_ru
 
 @pytest.mark.parametrize("sites", [ONE, TWO], ids=["one site", "two sites with the same images and draws"])
 def test_what_others_do_not_bring_is_no_gain(tiny_job, lively, tmp_path, monkeypatch, sites):
-    for module in (alone_training, client, opened_model):
+    for module in (client, opened_model):
         monkeypatch.setattr(module, "derive_seed", lambda seed, site, *rest: derive_seed(seed, *rest))
     north = load_site("ct_north")
     settings = {site: replace(north, site=site) for site in sites}
@@ -127,7 +127,7 @@ def test_a_loss_that_is_not_a_number_ends_the_training_alone_and_not_the_round(t
     def fails(*args):
         raise FedMedError("the loss is nan")
 
-    monkeypatch.setattr(alone_training, "run_trainer", fails)
+    monkeypatch.setattr(alone_training, "train_round", fails)
     run_job(tiny_job(sites=ONE, gain=True), tmp_path / "ws")
     assert "the loss is nan" in caplog.text
     assert result_of(tmp_path / "ws")["contributed"] == {"ct_north": 1}

@@ -7,6 +7,7 @@ from fedmed.data.datalist import list_entries
 from fedmed.data.patients import owner
 from fedmed.errors import JobError
 from fedmed.jobs.job_folder import read_job
+from fedmed.reports.words import count
 from fedmed.settings.server import load_server
 from fedmed.settings.site import SiteConfig, load_site
 from fedmed.training.jackknife import FEWEST_FREE
@@ -50,13 +51,9 @@ def _limits(site: SiteConfig, chosen: bool) -> Iterator[str]:
     if chosen and not list_entries(site.datalist, "validation"):
         yield f"{site.site} has no list 'validation': of its own model the last round's counts"
     if patients < least:
-        yield f"{site.site} tests {_patients(patients)}: its gain has no interval, for which {least} are needed"
+        yield f"{site.site} tests {count(patients, 'patient')}: its gain has no interval, for which {least} are needed"
     if patients < site.privacy.min_gain_cases:
         yield (
-            f"{site.site} tests {_patients(patients)}: its gain is on its own page alone, and withheld from the study; "
-            f"its 'privacy.min_gain_cases' is {site.privacy.min_gain_cases}"
+            f"{site.site} tests {count(patients, 'patient')}: its gain is on its own page alone, and withheld from the "
+            f"study; its 'privacy.min_gain_cases' is {site.privacy.min_gain_cases}"
         )
-
-
-def _patients(number: int) -> str:
-    return f"{number} patient{'s' * (number != 1)}"

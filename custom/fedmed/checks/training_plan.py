@@ -13,12 +13,13 @@ from typing import Any
 from fedmed.bundles.bundle import Bundle
 from fedmed.checks.network_memory import NetworkMemory
 from fedmed.errors import JobError
+from fedmed.messages.fingerprint import AXES as AXES_OF
 from fedmed.reports.words import size
 
 Values = Mapping[str, Any]  # a site's fingerprint
 Needed = Callable[[Sequence[int], int], float]  # patch, batch -> bytes
 
-AXES = ("x", "y", "z")
+AXES = AXES_OF["volume"]
 ANISOTROPIC = 3.0  # times as coarse, and as few voxels, as along the other axes: nnU-Net's threshold
 FINEST = 0.1  # of the spacings along such an axis, which is then taken
 CUBE = 256**3  # voxels of the first patch

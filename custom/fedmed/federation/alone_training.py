@@ -3,29 +3,28 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.bundle_parser import initial_network, named_tensors, parsed, seed_everything
+from fedmed.bundles.bundle_parser import initial_network, named_tensors
 from fedmed.data.datalist import list_entries
 from fedmed.errors import Aborted, FedMedError
 from fedmed.federation.opened_model import (
     IsAborted,
     OpenedModel,
-    listed,
     opened_with,
-    run_trainer,
     site_parser,
+    train_round,
     validation_scores,
 )
 from fedmed.federation.own_best import OwnBest
 from fedmed.jobs.job import Job, RolePolicies
 from fedmed.messages.task import Task
 from fedmed.recovery.site_state import ALONE, ALONE_MODEL, SiteState
-from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
 from fedmed.training.corrected_steps import Corrections
 
@@ -86,7 +85,9 @@ class AloneTraining:
             self._score(task, model, aborted)
         engine = before.get("engine", {})
         if task.steps:
-            engine = self._iterate(task, model, engine, aborted)
+            known = (self.site.site, self.job.study.seed, replace(task, extras={}), model, engine)
+            trainer, _ = train_round(*known, Corrections(), aborted, lambda *_: None)
+            engine = trainer.state_dict()
         after = named_tensors(model.network)
         # As the server adds a difference: or else rounding would tell two equal models apart.
         tensors = {name: model.tensors[name] + (after[name] - model.tensors[name]) for name in after}
@@ -109,11 +110,7 @@ class AloneTraining:
         return kept
 
     def _kept(self, task: Task) -> Mapping[str, Any]:
-        if task.private_round is not None:
-            self.state.take_over(task.private_round)
-        round = self.state.newest(before=task.round if task.name == "train" else None)
-        kept: Mapping[str, Any] = {} if round is None else self.state.load(round).get(ALONE, {})
-        return kept
+        return self.state.last_alone(task.private_round, before=task.round if task.name == "train" else None)
 
     def _open(self, task: Task, before: Mapping[str, Any], **facts: Any) -> OpenedModel:
         parser = site_parser(self.bundle, self.site, self.folder, task, self.job.study.seed, facts)
@@ -123,18 +120,6 @@ class AloneTraining:
         policy = RolePolicies(self.job, named_tensors(network), self.bundle.groups(network)).of(self.role, task.round)
         tensors: Mapping[str, Tensor] = before["tensors"]
         return opened_with(parser, network, policy, tensors, before)
-
-    def _iterate(
-        self, task: Task, model: OpenedModel, engine: Mapping[str, Any], aborted: IsAborted
-    ) -> Mapping[str, Any]:
-        """Train; return the engine's state."""
-        seed_everything(derive_seed(self.job.study.seed, self.site.site, task.round, "training"))
-        trainer = parsed(model.parser, "train#trainer")
-        trainer.load_state_dict(engine)
-        handlers = listed(model.parser, "train", "federated_handlers")
-        run_trainer(trainer, task.steps, aborted, lambda *_: None, handlers)
-        state: Mapping[str, Any] = trainer.state_dict()
-        return state
 
     def _score(self, task: Task, model: OpenedModel, aborted: IsAborted) -> None:
         if list_entries(self.site.datalist, "validation"):

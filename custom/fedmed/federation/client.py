@@ -31,11 +31,10 @@ from fedmed.federation.opened_model import (
     listed,
     mention_unused,
     open_model,
-    run_trainer,
     site_parser,
-    steps_facts,
     test_image,
     test_scores,
+    train_round,
     validation_scores,
 )
 from fedmed.federation.own_best import EarlierScores, OwnBest
@@ -152,20 +151,9 @@ class Client:
         """Train; return the engine's state, the values that go beside the model, the means of the scalars, and how many
         images were processed, where the engine says so.
         """
-        seed_everything(derive_seed(self.seed, self.site.site, task.round, "training"))
-        trainer = parsed(model.parser, "train#trainer")
-        corrections = self._corrections(model)
-        trainer.load_state_dict(engine)
-        corrections.load_state_dict(engine)
-        if others := corrections.receive(task.extras):
-            trainer.receive(others)
-        time = {"round": task.round, "rounds": task.total_rounds, "steps": task.steps}
-        time |= steps_facts(task, task.steps)
-        received, sent = model.policy.received(model.tensors), model.policy.sent(model.tensors)
-        corrections.attach(trainer, received, sent, **time, before_batch=AbortHandler(self.should_abort).check)
-        handlers = listed(model.parser, "train", "federated_handlers")
-        report = partial(self.progress.step, task)
-        means = run_trainer(trainer, task.steps, self.should_abort, report, handlers)
+        corrections, report = self._corrections(model), partial(self.progress.step, task)
+        known = (self.site.site, self.seed, task, model, engine)
+        trainer, means = train_round(*known, corrections, self.should_abort, report)
         sent_values = {**trainer.extras(), **corrections.extras()}
         return corrections.kept_with(trainer.state_dict()), sent_values, means, getattr(trainer, "samples", None)
 

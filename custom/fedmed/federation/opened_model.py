@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.bundle_parser import initial_network, merge, named_tensors, parsed
+from fedmed.bundles.bundle_parser import initial_network, merge, named_tensors, parsed, seed_everything
 from fedmed.bundles.score import Score
 from fedmed.bundles.site_facts import check_attributes
 from fedmed.data.datalist import UNLABELED, list_entries
@@ -236,6 +236,37 @@ def opened_with(
     """Fill a network with all its tensors."""
     network.load_state_dict(tensors, strict=True)
     return OpenedModel(parser, network, policy, tensors, state)
+
+
+def train_round(
+    site: str,
+    seed: int,
+    task: Task,
+    model: OpenedModel,
+    engine: Mapping[str, Any],
+    corrections: Corrections,
+    aborted: IsAborted,
+    report: Report,
+) -> tuple[Any, dict[str, float]]:
+    """Train a model the steps of a round; return the engine, and the round's means as of :func:`run_trainer`.
+
+    Args:
+        site, seed: of the site, and the study's seed: with the same ones the same is drawn.
+        task: its extras go to the corrections that take them, and the rest to the engine.
+        engine: state that engine and corrections go on from.
+    """
+    seed_everything(derive_seed(seed, site, task.round, "training"))
+    trainer = parsed(model.parser, "train#trainer")
+    trainer.load_state_dict(engine)
+    corrections.load_state_dict(engine)
+    if others := corrections.receive(task.extras):
+        trainer.receive(others)
+    time = {"round": task.round, "rounds": task.total_rounds, "steps": task.steps}
+    time |= steps_facts(task, task.steps)
+    received, sent = model.policy.received(model.tensors), model.policy.sent(model.tensors)
+    corrections.attach(trainer, received, sent, **time, before_batch=AbortHandler(aborted).check)
+    handlers = listed(model.parser, "train", "federated_handlers")
+    return trainer, run_trainer(trainer, task.steps, aborted, report, handlers)
 
 
 def run_trainer(

@@ -86,26 +86,24 @@ class SiteLimits:
 
     def metrics(self, task: str, round: int | None, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Return the scalars of a validation or evaluation that may leave; write the ledger."""
-        passed = self.allowed.metrics(self._of_enough_patients(self._of_enough_cases(metrics)))
+        passed = self.allowed.metrics(self._of_enough(metrics))
         self._write("scores", task, round, {"metrics": passed})
         return passed
 
-    def _of_enough_cases(self, metrics: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Scores as they are, or of too few test cases none, with the least number that the site asks for."""
-        cases, least = metrics.get("n_cases"), self.privacy.min_cases
-        if not isinstance(cases, int) or not 0 < cases < least:
-            return metrics
-        text = "%s: scores of %d test cases stay here: fewer than the %d of 'privacy.min_cases'"
-        log.warning(text, self.site.site, cases, least)
-        return {"n_cases": 0, "min_cases": least}
+    def _of_enough(self, metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Scores and gain as they are, or of too few test cases or patients none, with the least number that the site
+        asks for.
+        """
+        cases, patients = metrics.get("n_cases"), metrics.get(GAIN_PATIENTS)
+        if isinstance(cases, int) and 0 < cases < self.privacy.min_cases:
+            return self._withheld(f"scores of {cases} test cases stay", "min_cases")
+        if isinstance(patients, int) and patients < self.privacy.min_gain_cases:
+            return self._withheld(f"the gain of {patients} test patients stays", "min_gain_cases")
+        return metrics
 
-    def _of_enough_patients(self, metrics: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As :meth:`_of_enough_cases`, of a gain."""
-        patients, least = metrics.get(GAIN_PATIENTS), self.privacy.min_gain_cases
-        if not isinstance(patients, int) or patients >= least:
-            return metrics
-        text = "%s: the gain of %d test patients stays here: fewer than the %d of 'privacy.min_gain_cases'"
-        log.warning(text, self.site.site, patients, least)
+    def _withheld(self, what: str, key: str) -> dict[str, int]:
+        least: int = getattr(self.privacy, key)
+        log.warning("%s: %s here: fewer than the %d of 'privacy.%s'", self.site.site, what, least, key)
         return {"n_cases": 0, "min_cases": least}
 
     def live(self, tag: str, value: float, step: int) -> bool:

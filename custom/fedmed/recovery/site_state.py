@@ -103,11 +103,6 @@ class SiteState:
         facts = {"round": round, "made_with": self.made_with}
         save_tensors(self._path(round), {**facts, "private": dict(private), **content})
 
-    def newest(self, before: int | None = None) -> int | None:
-        """The last round whose state is on this job's disk, of those before a round; None where there is none."""
-        rounds = [int(path.stem.removeprefix("round_")) for path in self.folder.glob("round_*.pt")]
-        return max((round for round in rounds if before is None or round < before), default=None)
-
     def best(self, name: str = BEST_MODEL) -> dict[str, Any]:
         """Content that :meth:`keep_best` kept last, in this job or an earlier one of the run; ``{}`` if nothing."""
         try:
@@ -126,9 +121,17 @@ class SiteState:
         """The model that the site trained alone: the best by its own validation list, else the last; ``{}`` if none."""
         if best := self.best(ALONE_MODEL):
             return best
+        return self.last_alone(private_round)
+
+    def last_alone(self, private_round: int | None, before: int | None = None) -> dict[str, Any]:
+        """The model trained alone as it was after the last round that the site trained, of those before one, with its
+        optimizer's state; ``{}`` if there is none.
+        """
         if private_round is not None:
             self.take_over(private_round)
-        last: dict[str, Any] = {} if (round := self.newest()) is None else self.load(round).get(ALONE, {})
+        rounds = [int(path.stem.removeprefix("round_")) for path in self.folder.glob("round_*.pt")]
+        known = [round for round in rounds if before is None or round < before]
+        last: dict[str, Any] = self.load(max(known)).get(ALONE, {}) if known else {}
         return last
 
     def keep_best(self, round: int, score: float, tensors: Mapping[str, Tensor], name: str = BEST_MODEL) -> None:

@@ -145,10 +145,10 @@ def on_screen(run: Run) -> list[RenderableType]:
     rows = hospitals(run)
     if not rows:
         return []
-    shown = []
+    shown, models = [], heads(rows)
     for row in rows:
         cells = {"site": row.name, "cases": str(row.gain.n_cases or NOTHING)}
-        cells |= {head: fixed(row.scores[head]) for head in heads(rows)}
+        cells |= {head: fixed(row.scores[head]) for head in models}
         shown.append({**cells, "gain": f"{signed(row.gain.difference)}\n{row.gain.span}".removesuffix(f"\n{NOTHING}")})
     title = f"{run.job}: {run.score.label} of each hospital alone and together, gain with its 95 % interval"
     return [screen_table(title, shown, list(filter(None, [headline(run), single_text(run), *notes(rows)])))]

@@ -70,38 +70,40 @@ def simulate_all(job: Path, workspace: Path, options: RunOptions, scratch: Path)
         else "Its control follows, and takes about as long."
     )
     done = options.resume and is_done(job, workspace)
-    if done and all(is_made(workspace / FOLDERS[kind], kind, workspace) for kind in controls):
+    left = {
+        kind: folder
+        for kind, folder in controls.items()
+        if not (done and is_made(workspace / FOLDERS[kind], kind, workspace))
+    }
+    if not left:
         raise JobError(f"the run in {workspace}, with what it is compared to, is finished; there is nothing to resume")
     if done:
         print(f"{job.name}: the run in {workspace} is done; {'its controls are' if many else 'its control is'} next")
     elif code := simulate_one(job, workspace, options, scratch, then=then) or report(workspace, page=False):
         return code
-    return simulate_controls(job, workspace, options, controls, scratch)
+    return simulate_controls(job, workspace, options, left, scratch)
 
 
 def simulate_controls(job: Path, workspace: Path, options: RunOptions, controls: dict[str, Path], scratch: Path) -> int:
-    """Run those controls of a finished run that are not done yet, and report it with them; return the exit code.
+    """Run controls of a finished run, and report it with all that are done; return the exit code.
 
     Args:
         job, workspace, options, scratch: as for :func:`simulate_one`, of the run.
-        controls: kind -> job folder.
+        controls: kind -> job folder, of those that are not done yet.
 
     Raises:
         FedMedError: one of them cannot be started; or a folder holds another run.
     """
-    from fedmed.checks.control_check import is_made
-
-    places = {kind: workspace / FOLDERS[kind] for kind in controls}
-    left = [kind for kind in controls if not (options.resume and is_made(places[kind], kind, workspace))]
-    for kind in left:
-        resume, who = options.resume and unfinished(places[kind]), SUFFIXES[kind].strip()
+    for kind, folder in controls.items():
+        place = workspace / FOLDERS[kind]
+        resume, who = options.resume and unfinished(place), SUFFIXES[kind].strip()
         of_control = replace(options, resume=resume)
-        if code := simulate_one(controls[kind], places[kind], of_control, scratch, who=f"{who}: "):
+        if code := simulate_one(folder, place, of_control, scratch, who=f"{who}: "):
             report(workspace, table=False)
             words = f"only its {who} is missing: the same command with --resume makes it"
             print(f"the run of {job.name} itself is done; {words}", file=sys.stderr)
             return code
-        if code := report(places[kind], show=False):
+        if code := report(place, show=False):
             return code
     return report(workspace, table=False)
 
