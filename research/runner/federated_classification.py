@@ -22,18 +22,22 @@ class FederatedClassification(FederatedTraining):
     """Federated training of a classifier, tested at all sites of the federation, of which one is called ``labelled``.
 
     ``train`` has an entry ``labelled``, and may have one, ``others``, for all other sites, however many the federation
-    has; without it they are only tested.
+    has; without it they are only tested. ``centralised: [labelled, others]`` pools the images of all sites.
     A score such as AUROC needs the images of a site together: the score table holds the probabilities of each.
     """
 
     @model_validator(mode="after")
     def _all_train_together(self) -> "FederatedClassification":
-        if set(self.train) | {OTHERS} != {LABELLED, OTHERS} or self.leave_one_out:
+        if self.centralised and set(self.centralised) != {LABELLED, OTHERS}:
+            raise ValueError(f"'centralised' must be [{LABELLED}, {OTHERS}]: all sites")
+        if self.leave_one_out or not self.centralised and set(self.train) | {OTHERS} != {LABELLED, OTHERS}:
             raise ValueError(f"'train' must have a role for '{LABELLED}', may have one for '{OTHERS}', and no other")
         return self
 
     def among(self, data: FederationData) -> FederatedTraining:
         """The same for the sites of a federation, each with its role."""
+        if self.centralised:
+            return FederatedTraining.model_construct(**{**dict(self), "centralised": list(data.sites)})
         others = [site for site in data.sites if site != LABELLED] if OTHERS in self.train else []
         roles = {LABELLED: self.train[LABELLED], **{site: self.train[OTHERS] for site in others}}
         return FederatedTraining.model_construct(**{**dict(self), "train": roles})

@@ -120,10 +120,15 @@ def test_a_job_that_is_not_scored_has_no_units(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"train": {"others": "supervised"}}, {"leave_one_out": True}, {"train": {}, "centralised": ["labelled"]}]
+    ("change", "said"),
+    [
+        ({"train": {"others": "supervised"}}, "'train' must have a role for 'labelled', may have one for 'others'"),
+        ({"leave_one_out": True}, "'train' must have a role for 'labelled', may have one for 'others'"),
+        ({"train": {}, "centralised": ["labelled"]}, "'centralised' must be .labelled, others.: all sites"),
+    ],
 )
-def test_other_ways_to_train_are_refused(change):
-    with pytest.raises(JobError, match="'train' must have a role for 'labelled', may have one for 'others'"):
+def test_other_ways_to_train_are_refused(change, said):
+    with pytest.raises(JobError, match=said):
         build(FederatedClassification, {"train": TRAIN, **change}, "arm 'a'")
 
 
@@ -148,6 +153,14 @@ def test_every_hospital_is_once_the_one_with_labels_and_all_are_tested(data):
     assert [step.path for step in alone] == [step.path for step in left_out]
     same = FederatedClassification(train=dict.fromkeys(TRAIN, "supervised")).steps(place, None)
     assert same[0].path == same[1].path, "with labels at all, both turns are one run"
+    pooled, again = FederatedClassification(centralised=["labelled", "others"]).steps(place, None)
+    assert dict(pooled.job.study.sites) == {"pool": "supervised", "north": "evaluate", "south": "evaluate"}
+    images = {
+        site: json.loads(step.sites[site].datalist.read_text())["training"]
+        for step, site in ((pooled, "pool"), (same[0], "north"), (same[0], "south"))
+    }
+    assert len(images["pool"]) == len(images["north"]) + len(images["south"])
+    assert again.labelled == "south"
 
 
 def test_a_table_from_end_to_end(data, in_this_process, capsys):
