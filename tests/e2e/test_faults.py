@@ -46,7 +46,7 @@ def make_faulty(job, faults, **settings):
 @pytest.fixture
 def job(tiny_job):
     """A tiny job of two sites, of which the unlabelled one moves the model too."""
-    overrides = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16], "pixdim": [8.0, 8.0, 16.0]}
+    overrides = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [48, 40, 16], "pixdim": [8.0, 8.0, 16.0]}
     lively = {**overrides, "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
     roles = {"supervised": overrides, "unsupervised": lively}
     return lambda name="tiny", **changes: tiny_job(name, **{"sites": TWO, "steps": 1, "overrides": roles, **changes})

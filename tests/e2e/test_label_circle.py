@@ -80,6 +80,7 @@ def contents(root):
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_corrected_label_is_used_in_the_next_round(
     site_yaml, next_round, label_server, label_client, undecided_bundle, tmp_path, capsys
 ):

@@ -86,6 +86,7 @@ def post(url: str, body: bytes | None = None, **headers: str) -> tuple[int, str]
         return error.code, error.read().decode()
 
 
+@pytest.mark.slow
 def test_an_xray_classifier_is_served(label_server, label_client, studies, bundle, expected, tmp_path):
     with label_server(studies, bundle, options=("--work", str(tmp_path / "work"))) as server:
         *answers, (picture, shown) = label_client(server.url, ASK, images=sorted(expected))

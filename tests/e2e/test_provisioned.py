@@ -24,7 +24,7 @@ from tests.commands import fedmed
 from tests.e2e.runs import same
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16], "pixdim": [8.0, 8.0, 16.0]}
+SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [48, 40, 16], "pixdim": [8.0, 8.0, 16.0]}
 LATE = "ct_south"  # joins later, with a kit that lets jobs bring no code
 
 
@@ -108,6 +108,7 @@ def test_nothing_of_a_site_lies_at_the_server(study, whole, fedmed_home):
     assert (store / "jobs" / study.id).is_dir() and (store / "jobs").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow
 def test_a_job_with_custom_code_runs_where_it_is_allowed_and_elsewhere_is_refused(whole, write_tiny_job, tmp_path):
     sites = {"ct_north": "supervised", LATE: "evaluate"}
     job_id = whole.submit(write_tiny_job(tmp_path, "custom", sites=sites, steps=1))

@@ -31,7 +31,7 @@ STATE = "simulate_job/fedmed/state/round_1.pt"
 @pytest.fixture
 def job(tiny_job):
     """Return a function that writes a tiny job of two sites; keyword arguments change it."""
-    overrides = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16], "pixdim": [8.0, 8.0, 16.0]}
+    overrides = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [48, 40, 16], "pixdim": [8.0, 8.0, 16.0]}
     lively = {**overrides, "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
     return lambda **changes: tiny_job(sites=TWO, overrides={"supervised": overrides, "unsupervised": lively}, **changes)
 

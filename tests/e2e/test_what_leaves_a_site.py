@@ -31,7 +31,7 @@ def run(tmp_path_factory, write_tiny_job, tiny_site_configs, tap):
     runs.lose(data, "training", "image")
     values = {"data_root": str(data), "device": "cpu", "cache_dir": str(root / "cache")}
     (root / "configs" / "ct_south.yaml").write_text(yaml.safe_dump(values))
-    small = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16], "pixdim": [8.0, 8.0, 16.0]}
+    small = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [48, 40, 16], "pixdim": [8.0, 8.0, 16.0]}
     lively = {**small, "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
     spec = {"rounds": 2, "sharing": "block_6", "min_clients": 2, "gain": True}
     spec["overrides"] = {"supervised": small, "unsupervised": lively}

@@ -101,6 +101,7 @@ def test_a_checkpoint_starts_sites_and_their_private_layers(tiny_job, tmp_path, 
     assert private and all(torch.equal(tensor, start[name]) for name, tensor in private.items())
 
 
+@pytest.mark.slow
 def test_ahnet_with_federated_buffers(tiny_job, unscored, tmp_path):
     """One round of the paper's network at 128×128×32: BatchNorm statistics are averaged, counters counted."""
     sizes = {"batch_size": 1, "patch_size": [128, 128, 32], "window_size": [128, 128, 32], "pixdim": [5.5, 5.5, 12.0]}

@@ -71,6 +71,7 @@ def test_what_labelled_sites_tell_others_changes_nothing_of_their_rounds(trained
     assert rounds and not any(round < 2 for _, round in rounds) and scores.equals(alone)
 
 
+@pytest.mark.slow
 def test_another_seed_and_other_settings_of_labelled_sites_are_trained(trained, tmp_path):
     share(tmp_path)
     _, first = trained("shared")
