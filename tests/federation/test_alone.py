@@ -14,6 +14,9 @@ from fedmed.federation import alone_training, client, opened_model
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
+from fedmed.reports.alone import hospitals
+from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import load_file, load_site
 from fedmed.training.case_recorder import CaseRecorder
@@ -50,9 +53,9 @@ def test_a_gain_is_the_difference_on_the_test_list_and_changes_nothing_of_the_ru
         test, alone = result["test"][site], result["test_alone"][site]
         assert alone["gain"] == pytest.approx(test["dice_mean"] - alone["dice_mean"], abs=1e-5)
         assert alone["gain_patients"] == test["n_cases"] == 3 and 0 <= alone["gain_better"] <= 3
-        folder, page = records(tmp_path / "ws", site), (records(tmp_path / "ws", site) / "gain.html").read_text()
+        folder, shown = records(tmp_path / "ws", site), (records(tmp_path / "ws", site) / "gain.html").read_text()
         changed = min(5, alone["gain_better"]) + min(5, 3 - alone["gain_better"])
-        assert "Dice together" in page and page.count('<svg class="slice"') == 2 * changed
+        assert "Dice together" in shown and shown.count('<svg class="slice"') == 2 * changed
         assert not list(folder.rglob("every_case")) and (folder / "evaluation_alone" / "best.npz").is_file()
         assert not same(alone_of(tmp_path / "ws", site), model_of(tmp_path / "ws"))
         # In the first round both trainings are one and the same; after it nothing of the site's own model is sent.
@@ -64,6 +67,23 @@ def test_a_gain_is_the_difference_on_the_test_list_and_changes_nothing_of_the_ru
     assert same(model_of(tmp_path / "plain"), model_of(tmp_path / "ws"))
     assert result_of(tmp_path / "plain")["test"] == result["test"]
     assert "alone" not in kept_of(tmp_path / "ws", "ct_east", 1)
+
+
+def test_released_layers_are_tested_by_labelled_sites_in_place_of_their_own(tiny_job, lively, tmp_path):
+    willing = {site: replace(load_site(site), allow_release=True) for site in TWO}
+    spec = {"sites": TWO, "sharing": "block_6", "overrides": lively, "steps": 1, "release_from": "ct_north"}
+    run_job(tiny_job(**spec, gain=True), tmp_path / "ws", willing)
+    result = result_of(tmp_path / "ws")
+    assert {site: row["decoder_of"] for site, row in result["test_released"].items()} == {"ct_south": "ct_north"}
+    folder = records(tmp_path / "ws", "ct_south")
+    released, own = ((folder / name / "cases.csv").read_text() for name in ("evaluation_released", "evaluation"))
+    assert released != own, "the same scores with another hospital's layers"
+    assert "together, with layers that hospitals released" in (folder / "gain.html").read_text()
+    (row,) = (row for row in hospitals(read_run(tmp_path / "ws")) if row.name == "ct_south")
+    assert row.scores["released layers"] == pytest.approx(result["test_released"]["ct_south"]["dice_mean"])
+    assert "released layers" in page(read_run(tmp_path / "ws"))
+    run_job(tiny_job("kept", **spec, gain=True), tmp_path / "kept")
+    assert "test_released" not in result_of(tmp_path / "kept"), "ct_north's own settings do not allow it"
 
 
 @pytest.mark.parametrize("sites", [ONE, TWO], ids=["one site", "two sites with the same images and draws"])

@@ -80,11 +80,13 @@ def test_a_resumed_run_goes_on_from_the_newest_job_and_a_new_one_from_nothing(tm
         offer(other, 3, 0.7)
 
 
-def test_a_task_names_one_of_three_models():
+def test_a_task_names_a_model_that_there_is():
     config = Task("evaluate", 1, 2, {}, model="own").config()
     assert Task.from_config(config, {}).model == "own"
     for wrong in ("../own", "best", None, ["own"]):
-        with pytest.raises(JobError, match="'model' is .*; it must be one of selected, last, first, own"):
+        with pytest.raises(
+            JobError, match="'model' is .*; it must be one of selected, last, first, released, own, alone"
+        ):
             Task.from_config({**config, "model": wrong}, {})
 
 

@@ -17,6 +17,7 @@ from fedmed.reports.sheet import html
 from fedmed.settings.site import load_file, load_site, parse_site
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
+SITES = ("ct_north", "ct_south")
 PARTIAL = {"sharing": "block_6", "warm_start": {"rounds": 1, "sharing": "full"}, "release_from": "ct_north"}
 
 
@@ -78,12 +79,16 @@ def test_it_opens_no_image_and_knows_what_stays(tiny_job, blind):
     ]
     assert "'allow_release' is not true" in north.disclosures[3].refused
     assert forecast(job, blind(allow_release=True)).disclosures[3].refused == ""
+    gain = tiny_job("gain", sites={**TWO, "ct_south": "supervised"}, rounds=4, **PARTIAL, gain=True)
+    times = {site: [s.times for s in forecast(gain, blind(site)).disclosures if s.task == "evaluate"] for site in SITES}
+    assert times == {"ct_north": [2, 1], "ct_south": [3, 1]}, "ct_south also tests the layers of ct_north"
 
 
 @pytest.mark.parametrize(
     ("study", "allowed", "reported"),
     [
         ({"release_from": "ct_north"}, {}, "on to sites without any until these are scored"),
+        ({"release_from": "ct_north", "gain": True}, {}, "and to labelled ones to compare with theirs, until"),
         ({"release_from": "all"}, {}, "the mean of all sites' to sites without any until these are scored"),
         ({"release_from": "all", "release_keep": True}, {}, "does not allow that ('allow_kept_release')"),
         ({"release_from": "all", "release_keep": True}, {"allow_kept_release": True}, "this site allows that."),

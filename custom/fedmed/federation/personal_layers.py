@@ -14,7 +14,7 @@ from fedmed.bundles.bundle_parser import merge
 from fedmed.errors import SharingError, StateError
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
-from fedmed.messages.task import Task
+from fedmed.messages.task import SELECTED, Task
 from fedmed.methods.method import ALL_SITES
 
 log = logging.getLogger("fedmed.server")
@@ -59,8 +59,9 @@ class PersonalLayers:
         """The owners' tasks, or nothing if no site needs it, or they trained nothing that belongs to this model."""
         self._tensors, self._awaited, server = {}, set(), self.server
         needy = [s for s, role in server.study.sites.items() if not server.policies.scorable(role, model.round)]
-        to_keep = server.study.release_keep and model.private and self._names(model.round)  # for an export
-        if self.owner is None or not (needy or to_keep):
+        study, lent = server.study, model.private and self._names(model.round)
+        wanted = study.release_keep or (study.gain and model.name == SELECTED)  # for an export, and to compare
+        if self.owner is None or not (needy or (wanted and lent)):
             return {}
         self.records.append({"model": model.name, "from": self.owner, "released": False, "for": needy})
         if self._several:
@@ -209,6 +210,13 @@ class PersonalLayers:
         source = "the mean of the sites' private layers" if self._several else f"the decoder of site '{self.owner}'"
         log.info("site '%s' is scored with %s", site, source)
         return lent
+
+    def instead_of(self, site: str) -> dict[str, Tensor]:
+        """Return the released layers, for a labelled site that has its own; nothing for the one that released them."""
+        layers = {} if site == self.owner else dict(self._tensors)
+        if layers:
+            self.records[-1]["bytes_down"] += tensor_bytes(layers)
+        return layers
 
     def forget(self) -> None:
         """Drop the layers."""

@@ -10,7 +10,7 @@ from fedmed.errors import RoundFailed
 from fedmed.federation.personal_layers import Evaluated, PersonalLayers
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
-from fedmed.messages.task import ALONE, FIRST, LAST, SELECTED, SITE_BEST, Task
+from fedmed.messages.task import ALONE, FIRST, LAST, RELEASED, SELECTED, SITE_BEST, Task
 from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.methods.method import decoder_source
 from fedmed.recovery.site_state import START
@@ -57,7 +57,8 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
     study, wanted = server.study, {FIRST: server.study.evaluate_first, LAST: server.study.evaluate_last}
     others = {model: _test(closing, ask, model) for model, wants in wanted.items() if wants}
     test = _test(closing, ask, SELECTED) if study.evaluate else {}
-    kept = {SITE_BEST: closing.best_model_tasks(), ALONE: closing.alone_tasks()} if study.evaluate else {}
+    more = {SITE_BEST: closing.best_model_tasks(), RELEASED: closing.released_tasks, ALONE: closing.alone_tasks()}
+    kept = more if study.evaluate else {}  # what a site gains alone is told last, with all of its tests
     closing.finish(test, others, {model: ask(tasks) for model, tasks in kept.items() if tasks})
 
 
@@ -73,6 +74,7 @@ class Closing:
         self.decoder_of: dict[tuple[str, str], str] = {}  # (model, site) -> whose private layers scored it
         self.refused_numbers: dict[str, list[str]] = {}  # site -> what is wrong with what it reported
         self.untested: dict[str, str] = {}  # site -> why it has no layers for the selected model
+        self.released_tasks: dict[str, Task] = {}  # labelled sites' tests with layers that sites released
 
     def validation_tasks(self) -> dict[str, Task]:
         """Labelled sites score the last aggregate, which no training round does, or the mean where that is the result;
@@ -134,7 +136,22 @@ class Closing:
             tasks[site].model = model.name
             if reason:
                 self.decoder_of[model.name, site] = str(self.personal_layers.owner)
+        if name == SELECTED and self.study.gain:
+            self.released_tasks = self._with_released(model)
         self.personal_layers.forget()
+        return tasks
+
+    def _with_released(self, model: Evaluated) -> dict[str, Task]:
+        """Labelled sites test the selected model with the layers that others released, in place of their own."""
+        server, tasks = self.server, {}
+        for site in self.study.of_role("supervised"):
+            if site in model.private and (layers := self.personal_layers.instead_of(site)):
+                private, kept = model.private[site], server.checkpoints.needed_of(site)
+                task = server.tasks.make("evaluate", site, model.round, model.tensors, private, kept)
+                tasks[site] = server.exchange.fill_scoring(task, site)
+                tasks[site].tensors |= layers
+                tasks[site].model = RELEASED
+                self.decoder_of[RELEASED, site] = str(self.personal_layers.owner)
         return tasks
 
     def _no_layers(self, site: str, role: str, model: Evaluated) -> str:
@@ -166,7 +183,7 @@ class Closing:
         """Write the result of the run: test scores of the selected model and, where asked for, of others by name.
 
         Args:
-            kept: the same of models that sites have kept, ``own`` and ``alone``.
+            kept: the same of models that sites have kept, ``own`` and ``alone``, and with ``released`` layers.
         """
         chosen, score = self.selection, self.server.score
         test, kept = self._tested(test), {name: self._tested(scores) for name, scores in (kept or {}).items()}
@@ -195,8 +212,9 @@ class Closing:
             }
         if site_best:
             result["test_own"] = self._rows(SITE_BEST, site_best)
-        if alone := kept.get(ALONE):
-            result["test_alone"] = self._rows(ALONE, alone)
+        for name in (RELEASED, ALONE):
+            if scores := kept.get(name):
+                result[f"test_{name}"] = self._rows(name, scores)
         if self.refused_numbers:
             result["refused_numbers"] = dict(sorted(self.refused_numbers.items()))
         if self.untested:

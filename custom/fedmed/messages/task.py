@@ -9,7 +9,10 @@ from torch import Tensor
 
 from fedmed.errors import JobError
 
-MODELS = (SELECTED := "selected", LAST := "last", FIRST := "first", SITE_BEST := "own", ALONE := "alone")
+MODELS = (
+    *(SELECTED := "selected", LAST := "last", FIRST := "first", RELEASED := "released"),
+    *(SITE_BEST := "own", ALONE := "alone"),
+)
 CARRIED = {"tensors", "extras"}  # of a task: what is not a plain value
 MAY_BE_NONE = {"private_round", "site_index", "site_count"}
 
@@ -33,8 +36,9 @@ class Task:
         keep_rounds: further rounds whose private state must stay on disk: the selected model's, and those of the round
             to which the run would go back.
         validate: whether to score the received model on the site's validation list.
-        model: which model an ``evaluate`` task is about: ``selected``, ``last`` or ``first``, which it carries, or the
-            site's ``own`` best, or the one that it has trained ``alone``, which the site has kept.
+        model: which model an ``evaluate`` task is about: ``selected``, ``last`` or ``first``, which it carries,
+            ``released``, the selected one with layers that sites released, or the site's ``own`` best, or the one that
+            it has trained ``alone``, which the site has kept.
         earlier: jobs that a resumed run continues -> rounds that were done when each ended, oldest first; the site's
             own state of those rounds lies in their folders.
         epochs: passes over the site's training images; the site counts its steps.

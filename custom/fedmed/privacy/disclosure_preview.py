@@ -277,9 +277,9 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
 
 def _released(study: Study, site: SiteConfig) -> str:
     """Say what becomes of the private layers."""
-    if study.release_from != ALL_SITES:
-        return "The private layers go to the server after training, and on to sites without any until these are scored."
-    text = "The private layers go to the server after training, and the mean of all sites' to sites without any"
+    others = "sites without any, and to labelled ones to compare with theirs," if study.gain else "sites without any"
+    what = "on" if study.release_from != ALL_SITES else "the mean of all sites'"
+    text = f"The private layers go to the server after training, and {what} to {others}"
     if not study.release_keep:
         return f"{text} until these are scored."
     kept = "allows that" if site.allow_kept_release else "does not allow that ('allow_kept_release'): it is not kept"

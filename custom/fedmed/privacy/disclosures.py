@@ -101,7 +101,9 @@ class SiteDisclosures:
         choosing = study.of_role("supervised") if study.select == "best" else []
         tests_own_best = self.site.site in choosing and len(choosing) > 1  # its own best model is tested too
         scalars = [*self.tested, *(["model_round"] if tests_own_best else [])]
-        yield self._sending("evaluate", trained + study.evaluate_first + tests_own_best, [], scalars)
+        tests_released = study.gain and self.role == "supervised" and study.release_from not in (None, self.site.site)
+        times = trained + study.evaluate_first + tests_own_best + tests_released
+        yield self._sending("evaluate", times, [], scalars)
         if study.gain and self.role == "supervised" and self.site.train_alone:
             yield self._sending("evaluate", 1, [], [*self.tested, *GAINED])
 

@@ -16,6 +16,7 @@ from fedmed.reports.words import NOTHING, count, fixed, join
 from fedmed.training.jackknife import LEVEL
 
 KEYS = {"alone": "test_alone", "together": "test", "last": "test_last", "own choice": "test_own"}  # head -> in a result
+KEYS |= {"released layers": "test_released"}
 MOST = 2  # hospitals that each have a sentence
 PARTS = {"supervised": LABELLED, "unsupervised": NO_LABELS}
 

@@ -17,6 +17,7 @@ NAMES = {
     TOGETHER: "together: the model that was selected",
     "evaluation_last": "together: after the last round",
     "evaluation_own": "together: the one of all rounds that this hospital's validation list scored best",
+    "evaluation_released": "together, with layers that hospitals released, in place of this hospital's own",
     "evaluation_first": "before any training",
 }
 OWN_LAYERS = "together, with own layers: the model that was selected, with layers that only this hospital has"

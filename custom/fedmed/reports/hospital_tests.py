@@ -17,7 +17,7 @@ from fedmed.reports.run_files import column
 from fedmed.reports.run_report import report_of
 
 ALONE, TOGETHER = "evaluation_alone", "evaluation"  # folders of a site's tests
-OTHERS = ("evaluation_first", "evaluation_last", "evaluation_own")
+OTHERS = ("evaluation_first", "evaluation_last", "evaluation_own", "evaluation_released")
 PLACE = "place"  # of a case in the testing list, from 0
 Floats = NDArray[np.float64]
 
