@@ -57,6 +57,14 @@ def test_sites_that_are_only_scored_see_images_at_the_scale_that_they_had():
         assert files(result), "and the bundle accepts it"
 
 
+@pytest.mark.parametrize("kind", [LEFT_OUT, SILENT, ADAPTED])
+def test_what_the_run_itself_has_found_out_is_not_asked_for_again(kind):
+    run = job(f"{TEXT}adaptation: intensity\ngain: true\nfingerprint: true\n")
+    control = control_job(run, kind=kind)
+    assert (run.study.gain, control.study.gain) == (True, False)
+    assert "fingerprint" in run.extras and "fingerprint" not in control.extras
+
+
 def test_a_site_without_a_test_list_is_taken_out_altogether():
     result = left_out(job().study, unscored=["d", "c", "a"])  # the others have their work in any case
     assert result.sites == {"a": "supervised", "b": "evaluate", "c": "evaluate"}

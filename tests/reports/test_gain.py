@@ -363,7 +363,11 @@ def test_a_site_may_be_called_control(pair):
 
 
 def test_what_a_control_may_differ_in():
-    ours = {"study": {"name": "a", "sites": {}, "min_clients": 3, "rounds": 2}, "model": {"seed": 0, "digest": "x"}}
+    asked = {"gain": True, "fingerprint": True}  # of a run alone
+    ours = {
+        "study": {"name": "a", "sites": {}, "min_clients": 3, "rounds": 2, **asked},
+        "model": {"seed": 0, "digest": "x"},
+    }
     theirs = {"study": {"name": "b", "sites": {"c": 1}, "rounds": 2, "resume": "x"}, "rule": None}
     assert differences(ours, theirs) == []
     assert differences(ours, {"controller": {"job": "b", "rounds": 2}, "aggregator": {}}) == [], "of FedMed 0.1"

@@ -112,7 +112,8 @@ def control_job(job: Job, unscored: Collection[str] = (), kind: str = LEFT_OUT) 
     """
     made = {SILENT: silent, ADAPTED: adapted}
     study = made[kind](job.study, job.method) if kind in made else left_out(job.study, unscored)
-    study = study.model_copy(update={"gain": False})  # the run itself has trained those models
+    # The run itself has trained the models of single sites, and has the sites' fingerprints.
+    study = study.model_copy(update={"gain": False, "fingerprint": False})
     if kind == ADAPTED and not study.adapts:
         raise JobError(f"{job.name} has no control that adapts: its study has no 'adaptation'")
     if not study.evaluate:

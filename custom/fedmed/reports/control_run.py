@@ -24,6 +24,7 @@ DIFFERS = {  # what is another in a control, or only says how long a run took to
         "user_weights",
         "overrides",
         "gain",
+        "fingerprint",
     },
     "rule": {"user_weights"},
     "model": set[str](),
