@@ -13,7 +13,7 @@ from scipy.stats import ttest_rel
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.methods.method import Method
-from fedmed.reports import hospital_page
+from fedmed.reports import hospital_page, timelines
 from fedmed.reports.hospital_gain import hospital_gain
 from fedmed.reports.hospital_groups import grouped
 from fedmed.settings.site import load_file
@@ -21,6 +21,10 @@ from fedmed.training.case_recorder import COLUMNS, EVERY_CASE, write_patients, w
 from tests.reports.test_report_page import checked
 
 CT, XRAY = Bundle("covid_ct_segmentation", ["demo"]), Bundle("cxr_classification", ["demo"])
+VIDEOS = {
+    name: Bundle(name, ["demo"])
+    for name in ("surgical_phase_classification", "surgical_tool_classification", "instrument_segmentation")
+}
 N = 12
 ALONE = np.linspace(0.3, 0.86, N)
 TOGETHER = ALONE + np.array([0.1, -0.02, 0.12, 0.0, 0.05, 0.05, 0.08, -0.05, 0.26, 0.03, 0.09, 0.13])
@@ -169,6 +173,95 @@ def test_probabilities_have_calibration_and_the_image_of_a_case(tmp_path):
     ]
     assert page.count("data:image/png") == 6 and cells(page, "covid, true") == ["covid, true", "0.50", "0.80"]
     checked(page)
+
+
+def recorded_videos(folder, score, pictures, n=N):
+    """Tests of two models of videos; pictures: of the model alone and the one together, without name and score."""
+    for (model, values), content in zip(
+        {"evaluation_alone": ALONE, "evaluation": TOGETHER}.items(), pictures, strict=True
+    ):
+        rows = [(name, "9", str(value)) for name, value in zip(names(n), values, strict=False)]
+        write_table(folder / model / "cases.csv", ["case", "n_frames", score], rows)
+        named = {str(i + 1): {"case": name, score: values[i], **content} for i, name in enumerate(names(n))}
+        write_pictures(folder / model / EVERY_CASE, named)
+
+
+def test_phases_of_the_videos_that_changed_most_are_ribbons(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(timelines, "_draw_phases", lambda axes, rows, *_: drawn.append(rows))
+    bundle = VIDEOS["surgical_phase_classification"]
+    phases = [one.name for one in bundle.classes]
+    facts = {"times": np.arange(4.0), "classes": np.array(phases), "truth": np.array([0, 0, 1, 1])}
+    recorded_videos(tmp_path, "f1", [facts | {"called": np.array(c)} for c in ([1, 1, 1, 1], [0, 0, 0, 1])])
+    _, page = gain(tmp_path, bundle)
+    checked(page)
+    assert len(drawn) == page.count('<figure class="wide"><svg') - 1 == 5 + 2
+    for rows in drawn:
+        seen = {title: ribbon.present.argmax(1).tolist() for title, ribbon in rows.items()}
+        assert seen == {"truth": [0, 0, 1, 1], "alone": [1, 1, 1, 1], "together": [0, 0, 0, 1]}
+    assert f"1  {phases[0].replace('_', ' ')}</span>" in page and "the true phases along time" in page
+
+
+def test_tools_of_the_videos_that_changed_most_are_rows_of_what_is_there_or_called(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(timelines, "draw_ribbons", lambda axes, names, ribbons, unit: drawn.append((names, ribbons)))
+    bundle = VIDEOS["surgical_tool_classification"]
+    tools = [one.name for one in bundle.classes]
+    seen = np.arange(len(tools)) == 1
+    facts = {"times": np.arange(3.0), "classes": np.array(tools), "threshold": 0.5, "truth": np.array([seen] * 3)}
+    models = (np.arange(len(tools)) == 2, seen)
+    recorded_videos(tmp_path, "f1", [facts | {"probabilities": np.array([one] * 3) * 0.8} for one in models])
+    _, page = gain(tmp_path, bundle)
+    checked(page)
+    assert len(drawn) == page.count('<figure class="wide"><svg') - 1 == 5 + 2
+    for names_drawn, ribbons in drawn:
+        assert names_drawn == tools[1:3]
+        assert [ribbon.present[0].argmax() for ribbon, _ in ribbons] == [1, 2, 1]
+        assert len({colour for _, colour in ribbons}) == 3
+    assert page.index(">truth</span>") < page.index(">alone</span>") < page.index(">together</span>")
+
+
+def test_the_frame_that_changed_most_with_its_video_has_the_outlines_of_truth_and_model(tmp_path, caplog):
+    """Of three frames, after seven of other videos, the second gained most; where a video lost, the third."""
+    bundle = VIDEOS["instrument_segmentation"]
+    classes, colours = zip(*((one.name, one.colour) for one in bundle.classes), strict=True)
+    facts = {"first": 7, "classes": np.array(classes), "frames": np.array(["a, 0.0 s", "a, 1.0 s", "a, 2.0 s"])}
+    alone, together = square(6), 2 * square(7)
+    masks = [{f"masks_{n}": np.stack([called, 2 * square(8)]) for n in range(3)} for called in (alone, together)]
+    gained = [facts | one | {"dice": np.array(d)} for one, d in zip(masks, ([0.5] * 3, [0.6, 0.9, 0.1]), strict=True)]
+    lost = [facts | one | {"dice": np.array(d)} for one, d in zip(masks, ([0.5] * 3, [0.6, 0.4, 0.1]), strict=True)]
+    recorded_videos(tmp_path, "dice", gained)
+    for model, content in zip(("evaluation_alone", "evaluation"), lost, strict=True):
+        write_pictures(tmp_path / model / EVERY_CASE, {"8": content})  # of scan_7
+    asked = []
+
+    def clip(place):
+        asked.append(place)
+        return torch.full((4, 3, 20, 24), 90, dtype=torch.uint8)
+
+    _, page = gain(tmp_path, bundle, images=clip)
+    checked(page)
+    frames = re.findall(r'<svg class="slice".*?</svg>', page, re.DOTALL)
+    assert asked == [8] * 5 + [9, 8] and len(frames) == 2 * 7
+    assert page.count("data:image/png") == 7, "a frame is there once for both models"
+    for by_alone, by_all in zip(frames[::2], frames[1::2], strict=True):
+        assert by_alone.count(f'class="truth" style="stroke: {colours[1]}"') == 1
+        assert by_alone.count(f'class="prediction" style="stroke: {colours[0]}"') == 1
+        assert by_all.count(f'class="prediction" style="stroke: {colours[1]}"') == 1
+        assert re.search('<image id="(.*?)"', by_alone)[1] == re.search('<use href="#(.*?)"', by_all)[1]
+    assert "<span>together: a, 1.0 s, Dice 0.90</span>" in page and "together: a, 2.0 s, Dice 0.10" in page
+    assert f"background: {colours[2]}" in page
+    other = {"9": gained[1] | {"dice": np.array([0.1])}}
+    write_pictures(tmp_path / "evaluation" / EVERY_CASE, other)
+    page = gain(tmp_path, bundle, images=clip)[1]
+    assert page.count('<svg class="slice"') == 2 * 6 and "are not of the same frames" in caplog.text
+
+
+def test_videos_without_pictures_of_every_case_have_their_scores(tmp_path, caplog):
+    bundle = VIDEOS["surgical_phase_classification"]
+    recorded_videos(tmp_path, "f1", [{}, {}])
+    page = gain(tmp_path, bundle)[1]
+    assert caplog.text.count("no picture of case") == 7 and "<b>scan_8</b>" in page and "along time" not in page
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,22 @@ def test_files_hold_every_frame_and_pictures_of_three(tmp_path):
     assert float(worst["dice"]) == pytest.approx(min(dices), abs=1e-6)
 
 
+def test_masks_of_every_video_are_kept_for_a_comparison(tmp_path):
+    made, recorder = videos(), MaskRecorder(tmp_path, NAMES, CLASSES)
+    run(made, recorder.attach)
+    recorder.finish()
+    assert not (tmp_path / "every_case").exists()
+    recorder.write_every_case()
+    kept = [np.load(tmp_path / f"every_case/{number}.npz") for number in (1, 2)]
+    assert [one["frames"].tolist() for one in kept] == [["a, 0.0 s", "a, 3.0 s", "a, 6.0 s"], ["b, 0.0 s", "b, 3.0 s"]]
+    assert [int(one["first"]) for one in kept] == [0, 3] and kept[0]["classes"].tolist() == CLASSES
+    for name, one, pair in zip(("001_a", "002_b"), kept, made, strict=True):
+        written = [float(line["dice"]) for line in table(tmp_path / f"frames/{name}.csv")]
+        assert one["dice"].tolist() == pytest.approx(written, abs=1e-6)
+        for n, (true, called) in enumerate(zip(*pair, strict=True)):
+            assert np.array_equal(one[f"masks_{n}"], [called, true])
+
+
 def test_a_class_that_no_video_shows_has_no_number(tmp_path):
     made = [(np.minimum(truth, 1), np.minimum(called, 1)) for truth, called in videos()]
     result = recorded(tmp_path, made)

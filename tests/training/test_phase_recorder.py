@@ -74,6 +74,18 @@ def test_files_stay_and_hold_every_frame(tmp_path):
     assert np.array_equal(best["truth"], truth) and np.array_equal(best["called"], logits.argmax(1))
 
 
+def test_every_video_is_kept_for_a_comparison_in_the_order_of_the_list(tmp_path):
+    made, recorder = videos(), PhaseRecorder(tmp_path, NAMES, PHASES)
+    run(made, recorder.attach)
+    recorder.finish()
+    recorder.write_every_case()
+    assert sorted(path.name for path in (tmp_path / "every_case").iterdir()) == ["1.npz", "2.npz", "3.npz"]
+    for number, (name, (truth, logits)) in enumerate(zip(NAMES, made, strict=True), start=1):
+        kept = np.load(tmp_path / f"every_case/{number}.npz")
+        assert str(kept["case"]) == name and kept["classes"].tolist() == PHASES
+        assert np.array_equal(kept["truth"], truth) and np.array_equal(kept["called"], logits.argmax(1))
+
+
 def test_what_cannot_be_scored_is_one_clear_error(tmp_path):
     made = videos()
     with pytest.raises(DataError, match="3 outputs a frame, 2 classes"):

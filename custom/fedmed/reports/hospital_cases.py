@@ -1,7 +1,6 @@
 """Single cases of a hospital by two models: each patient in a chart, and those that gained and lost most."""
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,22 +13,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedmed.data.listed_images import plain
-from fedmed.errors import DataError, FedMedError
+from fedmed.errors import FedMedError
 from fedmed.reports.gain import PATIENT, signed
 from fedmed.reports.hospital_tests import ALONE, PLACE, TOGETHER, ComparedTests, Floats
 from fedmed.reports.palette import INK, LIGHT, MUTED, png_address
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.roc import PREFIX, probabilities, unit_square
 from fedmed.reports.run_files import column
-from fedmed.reports.scored_report import marked_by
-from fedmed.reports.slice_picture import read_slice, svg
+from fedmed.reports.run_report import Images, report_of
 from fedmed.reports.words import count, fixed
 from fedmed.training.case_recorder import EVERY_CASE
 
 MOST = 5  # cases that gained, and that lost
 GAINED, LOST, SAME = LIGHT[0], LIGHT[1], MUTED
 TITLES = {ALONE: "alone", TOGETHER: "together"}
-Images = Callable[[int], Any]  # place in the testing list, from 0 -> image as the network receives it, channels first
 log = logging.getLogger("fedmed.site")
 
 
@@ -102,8 +99,8 @@ def most_changed(tests: ComparedTests, folder: Path, images: Images | None) -> d
 
     Args:
         tests: of both models.
-        folder: the job's folder at the site, where masks of each case lie as pictures.
-        images: gives the image of a case that is called one class.
+        folder: the job's folder at the site, where pictures of each case lie.
+        images: gives the image of a case that is called one class, or a frame of a video that has masks.
     """
     alone, together = (tests.case_scores(model)[1] for model in (ALONE, TOGETHER))
     difference = together - alone
@@ -128,7 +125,8 @@ def _case(
         if any(head.startswith(PREFIX) for head in cases):
             picture = _classified(tests, row, None if images is None else images(place))
         elif (folder / TOGETHER / EVERY_CASE).is_dir():
-            picture = _marked(tests, place, folder)
+            files = {title: folder / model / EVERY_CASE / f"{place + 1}.npz" for model, title in TITLES.items()}
+            picture = report_of(tests.run).case_picture(tests.run, files, f"case{place}", images)
     except (FedMedError, OSError, RuntimeError) as error:  # MONAI's transforms raise the last
         log.warning("no picture of case '%s' on the hospital's page: %s", name, error)
     nobody = patient == name or patient.startswith(f"{name} (")
@@ -145,19 +143,6 @@ def _facts(tests: ComparedTests, row: int) -> str:
     text = f"{true:.1f} ml true, {volumes[0]:.1f} ml alone, {volumes[1]:.1f} ml together"
     known = np.isfinite(distances).all()
     return f"{text}; HD95 {distances[0]:.1f} mm alone, {distances[1]:.1f} mm together" if known else text
-
-
-def _marked(tests: ComparedTests, place: int, folder: Path) -> Markup:
-    """The slice of a case with the true outline and that of each model, side by side."""
-    structure, drawn = marked_by(tests.run), []
-    for model, title in TITLES.items():
-        path = folder / model / EVERY_CASE / f"{place + 1}.npz"
-        if not path.is_file():
-            raise DataError(f"{path} is missing")
-        drawn.append(
-            Markup("<div>{}<span>{}</span></div>").format(Markup(svg(read_slice(path, title), structure)), title)
-        )
-    return Markup("").join(drawn)
 
 
 def _classified(tests: ComparedTests, row: int, image: Any) -> Markup:
@@ -177,7 +162,7 @@ def _classified(tests: ComparedTests, row: int, image: Any) -> Markup:
     head = '<tr><th>probability</th><th class="n">alone</th><th class="n">together</th></tr>'
     table = f'<table class="bars">{head}{"".join(lines)}</table>'
     shown = "" if image is None else f'<img src="{png_address(grey(image))}" alt="image of the case">'
-    return Markup(f"<div>{shown}</div><div>{table}</div>")  # noqa: S704 # escaped above
+    return Markup(f'<div class="views"><div>{shown}</div><div>{table}</div></div>')  # noqa: S704 # escaped above
 
 
 def grey(image: Any) -> np.ndarray:

@@ -10,13 +10,12 @@ from fedmed.errors import DataError
 from fedmed.files import write_atomically
 from fedmed.reports import plots
 from fedmed.reports.gain import BETTER, NONE_SEEN, TOO_FEW, WORSE, Gain, signed
-from fedmed.reports.hospital_cases import Images, most_changed, patients_chart
+from fedmed.reports.hospital_cases import most_changed, patients_chart
 from fedmed.reports.hospital_groups import LEAST, GroupTables, group_tables
 from fedmed.reports.hospital_models import model_table, own_layers
 from fedmed.reports.hospital_tests import ALONE, TOGETHER, ComparedTests
-from fedmed.reports.scored_report import marked_by
+from fedmed.reports.run_report import Images, report_of
 from fedmed.reports.sheet import Sheet, SheetFigure, fill_template
-from fedmed.reports.slice_picture import outline
 from fedmed.reports.words import count, fixed
 from fedmed.settings.site import SiteConfig
 
@@ -56,13 +55,13 @@ def write_hospital_page(
         path: of the page.
         site: whose test list it is.
         tests: of its models; None where none of its cases was scored by both.
-        images: gives the image of a case that is called one class.
+        images: gives the image of a case that is called one class, or a frame of a video that has masks.
 
     Raises:
         OSError: the disk is full or the folder cannot be written.
         FedMedError: a file of the tests is damaged.
     """
-    values: dict[str, Any] = {"models": None, "cases": {}, "groups": GroupTables([], []), "marked": ""}
+    values: dict[str, Any] = {"models": None, "cases": {}, "groups": GroupTables([], [])}
     values |= _values(site, tests, path.parent, images) if tests else {"sheet": _empty(site)}
     text = fill_template("hospital.html.j2", **values)
     write_atomically(path, lambda stream: stream.write(text.encode()))
@@ -74,6 +73,7 @@ def _values(site: SiteConfig, tests: ComparedTests, folder: Path, images: Images
     pairs = tests.of_patients(alone), tests.of_patients(tests.case_scores(TOGETHER)[1])
     with plots.style():
         chart = Markup(plots.svg(patients_chart(label, *pairs), "patients"))
+        cases = most_changed(tests, folder, images)
     better = tests.better
     sheet = Sheet(
         site.site,
@@ -85,12 +85,12 @@ def _values(site: SiteConfig, tests: ComparedTests, folder: Path, images: Images
         closing=_closing(tests, gain),
         figures=[SheetFigure("Patient by patient", _chart_note(label), chart)],
     )
-    cases = most_changed(tests, folder, images)
     try:
         groups = group_tables(tests, list_entries(site.datalist, "testing"), site.data_root)
     except DataError as error:
         groups = GroupTables([], [str(error)])
-    masks = "truth_ml" in tests.tables[TOGETHER]
+    report = report_of(tests.run)
+    drawn = any(case.picture for shown in cases.values() for case in shown)
     return {
         "sheet": sheet,
         "models": model_table(tests),
@@ -99,7 +99,8 @@ def _values(site: SiteConfig, tests: ComparedTests, folder: Path, images: Images
         "groups": groups,
         "groups_note": GROUPS,
         "least": LEAST,
-        "marked": outline(marked_by(tests.run)) if masks else "",
+        "case_note": report.case_note if drawn else "",
+        "legend": report.case_legend(tests.run) if drawn else [],
     }
 
 

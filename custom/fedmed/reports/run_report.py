@@ -1,16 +1,19 @@
 """Base of a run's report: a class for each kind of task, which the kind names by path."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 from matplotlib.figure import Figure
 from rich.table import Table
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.class_paths import import_named
 from fedmed.kinds.find_kind import kind_of, load_kind, made
+from fedmed.reports.palette import VARIABLES
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import number
 from fedmed.reports.training_scalars import reported
@@ -31,16 +34,34 @@ class Chart(NamedTuple):
         return cls(lambda _: draw(*values))
 
 
+Images = Callable[[int], Any]  # place in the testing list, from 0 -> image as the network receives it, channels first
+
+
+class LegendEntry(NamedTuple):
+    """Meaning of a colour in pictures, shown as an ``area``, a ``line`` or ``dashes``."""
+
+    name: str
+    colour: str
+    shape: str = "area"
+
+    @property
+    def css(self) -> str:
+        """The colour as the page's theme has it."""
+        return f"var({VARIABLES[self.colour]})" if self.colour in VARIABLES else self.colour
+
+
 class RunReport:
     """Report of one kind of run; a kind's class says the rest.
 
     Attributes:
         template: its part of the page, the result and the pictures.
         images: what the sites have, in the plural.
+        case_note: sentences on :meth:`case_picture`, for the page of a hospital.
     """
 
     template = ""
     images = "images"
+    case_note: ClassVar[str] = ""
 
     def summary(self, run: Run) -> str:
         """One plain sentence made of the run's numbers."""
@@ -101,6 +122,24 @@ class RunReport:
     def figure(self, run: Run, site: Site) -> Figure | None:
         """A site's pictures side by side, for a PNG; None where there are none."""
         return None
+
+    def case_picture(self, run: Run, models: Mapping[str, Path], name: str, images: Images | None) -> Markup:
+        """One case by two models or more, as HTML; empty where there is nothing to draw.
+
+        Args:
+            run: as the hospital alone knows it.
+            models: title of each -> what its recorder wrote of the case.
+            name: of the picture, unlike all others of the page.
+            images: gives an image of the testing list, of videos a clip of frames whose places go on over all videos.
+
+        Raises:
+            DataError: a file is missing or damaged.
+        """
+        return Markup("")
+
+    def case_legend(self, run: Run) -> list[LegendEntry]:
+        """Colours of :meth:`case_picture`."""
+        return []
 
 
 class ReportSection(Protocol):

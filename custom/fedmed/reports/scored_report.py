@@ -1,5 +1,7 @@
 """Reports of runs whose models are scored, and of those that mark structures in volumes."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -14,10 +16,10 @@ from fedmed.bundles.score import HD95
 from fedmed.data.structure import Structure, titles
 from fedmed.reports import plots
 from fedmed.reports.notes import few_cases_notes, remarks
-from fedmed.reports.palette import INK, PREDICTION, PREDICTION_INK, TRUTH_INK
+from fedmed.reports.palette import INK, PREDICTION, PREDICTION_INK, TRUTH, TRUTH_INK
 from fedmed.reports.run_contents import UNSCORED, Run, Site
 from fedmed.reports.run_files import column, number
-from fedmed.reports.run_report import Chart, RunReport
+from fedmed.reports.run_report import Chart, Images, LegendEntry, RunReport
 from fedmed.reports.site_rows import SiteRow, screen_table, site_rows, sites_of
 from fedmed.reports.slice_picture import draw, extent, outline, read_slice, svg
 from fedmed.reports.training_scalars import reported
@@ -158,6 +160,10 @@ class SegmentationReport(ScoredReport):
     """A run with a score of each case, such as Dice."""
 
     template, images = "segmentation.html.j2", "scans"
+    case_note = (
+        "Slices are axial, seen from below: R is the patient's right. White bar 50 mm; volumes are of the whole scan. "
+        "Point at a picture to see it without outlines."
+    )
 
     def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
         tested = ((run.result or {}).get("test") or {}).values()
@@ -210,6 +216,17 @@ class SegmentationReport(ScoredReport):
         for name, left, colour in names:
             axes.annotate(name, (1, 1), (left, -6), color=colour, fontsize=9.5, va="top", **look).set_in_layout(False)
         return drawing
+
+    def case_picture(self, run: Run, models: Mapping[str, Path], name: str, images: Images | None) -> Markup:
+        """The slice of a case with the true outline and that of each model, side by side."""
+        marked = marked_by(run)
+        drawn = [(Markup(svg(read_slice(path, title), marked)), title) for title, path in models.items()]
+        views = Markup("").join(Markup("<div>{}<span>{}</span></div>").format(*one) for one in drawn)
+        return Markup('<div class="views" style="--marked: {}">{}</div>').format(outline(marked), views)
+
+    def case_legend(self, run: Run) -> list[LegendEntry]:
+        model = LegendEntry("outline of the model", outline(marked_by(run)), "dashes")
+        return [LegendEntry("true outline", TRUTH, "line"), model]
 
 
 def islands_in(site: Site, structure: Structure) -> str:

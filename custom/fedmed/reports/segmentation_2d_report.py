@@ -7,6 +7,7 @@ from statistics import fmean
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -14,20 +15,20 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from fedmed.errors import DataError
-from fedmed.reports.label_charts import labels_of
-from fedmed.reports.palette import EDGE, INK, MARKS, MUTED, site_colours
+from fedmed.reports.label_charts import labels_of, spoken
+from fedmed.reports.palette import EDGE, INK, MARKS, MUTED, png_address, site_colours
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import PICTURES, Run, Site
 from fedmed.reports.run_files import column, read_arrays, read_table
-from fedmed.reports.run_report import Chart
+from fedmed.reports.run_report import Chart, Images, LegendEntry
 from fedmed.reports.scored_report import most_islands
 from fedmed.reports.sheet import SLANTED, draw_cells
 from fedmed.reports.site_rows import SiteRow, site_rows
-from fedmed.reports.slice_picture import contours
+from fedmed.reports.slice_picture import contours, svg_path
 from fedmed.reports.video_report import VideoReport
 from fedmed.reports.words import count, fixed, join
 from fedmed.training.case_recorder import pictured
-from fedmed.training.mask_recorder import FAR, OVERLAPS, SCORES
+from fedmed.training.mask_recorder import FAR, OVERLAPS, SCORES, newest_frame
 from fedmed.training.video_recorder import frames_file
 
 TITLES = {"dice": "Dice", "iou": "IoU", "hd95": "HD95, pixels", "assd": "ASSD, pixels"}
@@ -67,6 +68,10 @@ class Segmentation2DReport(VideoReport):
         "Dice of each frame that has a mask, of the best, the median and the worst test video of each site: the thick "
         "line is the mean of the classes in the frame, a thin one is a class, with a gap where it is in neither mask.",
     )
+    case_note = (
+        "Of each video the frame whose Dice, below it, changed most to the side to which the video changed. Point at a "
+        "picture to see it without outlines."
+    )
 
     def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
         distances = {head: row.test.get(key) for head, key in self.columns.items() if head in ("HD95", "ASSD")}
@@ -86,8 +91,29 @@ class Segmentation2DReport(VideoReport):
 
     def figure(self, run: Run, site: Site) -> Figure | None:
         pictures = list(site.pictures(read_frame))
-        colours = {one.name: one.colour for one in run.classes if one.colour}
-        return frames_with_masks(pictures, site.name, colours) if pictures else None
+        return frames_with_masks(pictures, site.name, _own_colours(run)) if pictures else None
+
+    def case_picture(self, run: Run, models: Mapping[str, Path], name: str, images: Images | None) -> Markup:
+        """The frame of a video that changed most, with the true outlines and those of each model, side by side."""
+        if images is None:
+            return Markup("")
+        drawn = Markup("")
+        for place, (title, one) in enumerate(changed_frame(models, images).items()):
+            frame = Markup('<use href="#{0}"/>' if place else '<image id="{0}" href="{1}" width="{2}" height="{3}"/>')
+            height, width = one.truth.shape
+            below = frame.format(name, "" if place else png_address(one.image), width, height)
+            words = f"{title}: {one.case}, Dice {fixed(one.dice, 2)}"
+            drawn += Markup("<div>{}<span>{}</span></div>").format(outlined(one, below, _own_colours(run)), words)
+        return Markup('<div class="views">{}</div>').format(drawn)
+
+    def case_legend(self, run: Run) -> list[LegendEntry]:
+        inks = mask_colours([one.name for one in run.classes], _own_colours(run))
+        lines = [LegendEntry("true outline", INK, "line"), LegendEntry("outline of the model", INK, "dashes")]
+        return [*lines, *(LegendEntry(spoken(name), ink) for name, ink in inks.items())]
+
+
+def _own_colours(run: Run) -> dict[str, str]:
+    return {one.name: one.colour for one in run.classes if one.colour}
 
 
 def islands_in(site: Site) -> str:
@@ -152,14 +178,39 @@ def read_frame(path: Path, kind: str) -> FramePicture:
     return FramePicture(kind, str(case), float(dice), image[..., :3] / 255.0, truth, prediction, names)
 
 
+def changed_frame(models: Mapping[str, Path], images: Images) -> dict[str, FramePicture]:
+    """The frame of a video whose Dice by the last model is furthest from that by the first, to the same side as the
+    mean of all frames.
+
+    Args:
+        models: title of each -> masks of all frames, as the recorder wrote them.
+        images: gives the clip that ends with a frame.
+
+    Raises:
+        DataError: a file is missing or damaged, or they are not of the same frames.
+    """
+    dices = {path: read_arrays(path, ["dice"])[0] for path in models.values()}
+    first, *others = dices.values()
+    if any(one.shape != first.shape for one in others):
+        raise DataError(f"{', '.join(map(str, dices))}: are not of the same frames; evaluate the site again")
+    change = others[-1] - first
+    n, shown = int((change * np.sign(change.mean())).argmax()), dict[str, FramePicture]()
+    for title, path in models.items():
+        before, frames, classes, masks = read_arrays(path, ("first", "frames", "classes", f"masks_{n}"))
+        image = next(iter(shown.values())).image if shown else newest_frame(images(int(before) + n)) / 255.0
+        called, truth = masks
+        names = tuple(map(str, classes))
+        shown[title] = FramePicture(title, str(frames[n]), float(dices[path][n]), image, truth, called, names)
+    return shown
+
+
 def frames_with_masks(pictures: Sequence[FramePicture], site: str, colours: Mapping[str, str]) -> Figure:
     """One or more frames side by side, above with their true masks, below with those that the model called.
 
     ``colours``: of classes that have one of their own.
     """
     known = tuple(dict.fromkeys(name for one in pictures for name in one.classes))
-    inks = {name: colours.get(name) or MARKS[place % len(MARKS)] for place, name in enumerate(known)}
-    wide = WIDTH / 3
+    inks, wide = mask_colours(known, colours), WIDTH / 3
     tall = max(one.image.shape[0] / one.image.shape[1] for one in pictures) * wide
     figure = Figure(figsize=(wide * len(pictures), 2 * tall + 1.0), layout="constrained")
     figure.suptitle(site, x=0.004, ha="left", fontweight="bold", fontsize=11, color=INK)
@@ -172,6 +223,31 @@ def frames_with_masks(pictures: Sequence[FramePicture], site: str, colours: Mapp
     patches = [Patch(color=ink, linewidth=0, label=name) for name, ink in inks.items()]
     figure.legend(handles=patches, loc="outside lower left", ncols=6, frameon=False, fontsize=9)
     return figure
+
+
+def mask_colours(classes: Sequence[str], colours: Mapping[str, str]) -> dict[str, str]:
+    """Class -> colour of its mask; ``colours``: of classes that have one of their own."""
+    return {name: colours.get(name) or MARKS[place % len(MARKS)] for place, name in enumerate(classes)}
+
+
+def outlined(picture: FramePicture, frame: Markup, colours: Mapping[str, str]) -> Markup:
+    """A frame as inline SVG, with solid true outlines and dashed ones of the prediction in the colours of the classes.
+
+    Args:
+        picture: whose masks are drawn.
+        frame: SVG element that draws the image.
+        colours: of classes that have one of their own.
+    """
+    casings, paths = Markup(""), Markup("")  # a dark line below each: on bright tissue the coloured one alone vanishes
+    inks = mask_colours(picture.classes, colours)
+    for line, mask in (("truth", picture.truth), ("prediction", picture.prediction)):
+        for place, ink in enumerate(inks.values(), start=1):
+            if drawn := svg_path(mask == place, (1.0, 1.0)):
+                casings += Markup('<path class="casing" d="{}"/>').format(drawn)
+                paths += Markup('<path class="{}" style="stroke: {}" d="{}"/>').format(line, ink, drawn)
+    height, width = picture.truth.shape
+    whole = '<svg class="slice" viewBox="0 0 {} {}" role="img" aria-label="{}">{}<g class="marks">{}{}</g></svg>'
+    return Markup(whole).format(width, height, f"{picture.kind}: {picture.case}", frame, casings, paths)
 
 
 def _overlay(axes: Axes, picture: FramePicture, mask: NDArray[np.uint8], inks: Mapping[str, str]) -> None:

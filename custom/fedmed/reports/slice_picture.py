@@ -84,6 +84,12 @@ def contours(mask: np.ndarray, spacing: tuple[float, float]) -> list[np.ndarray]
     return [(np.asarray(line) - 0.5) * np.array([spacing[1], spacing[0]]) for line in lines]
 
 
+def svg_path(mask: np.ndarray, spacing: tuple[float, float]) -> str:
+    """The ``d`` of an SVG path of what :func:`contours` returns; empty without any."""
+    lines = ("L".join(f"{x:.1f} {y:.1f}" for x, y in line[:-1]) for line in contours(mask, spacing))
+    return "".join(f"M{line}Z" for line in lines)
+
+
 def outline(structure: Structure) -> str:
     """Colour of a prediction: the structure's own, unless it could be taken for the truth's."""
     if structure.colour is None:
@@ -103,10 +109,9 @@ def svg(picture: SlicePicture, structure: Structure) -> str:
     width, height = extent(picture)
     casings, paths = "", ""  # a dark line below each: on bright tissue the coloured one alone vanishes
     for name, mask in (("truth", picture.truth), ("prediction", picture.prediction)):
-        lines = ["L".join(f"{x:.1f} {y:.1f}" for x, y in line[:-1]) for line in contours(mask, picture.spacing)]
-        drawn = "".join(f"M{line}Z" for line in lines)
-        casings += f'<path class="casing" d="{drawn}"/>' if lines else ""
-        paths += f'<path class="{name}" d="{drawn}"/>' if lines else ""
+        drawn = svg_path(mask, picture.spacing)
+        casings += f'<path class="casing" d="{drawn}"/>' if drawn else ""
+        paths += f'<path class="{name}" d="{drawn}"/>' if drawn else ""
     bar = min(SCALE_BAR, width / 2)
     left, bottom = width * 0.04, height * 0.955
     scale = f'<path class="scale" d="M{left:.1f} {bottom:.1f}h{bar:.1f}"/>'

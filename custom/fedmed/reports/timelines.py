@@ -1,6 +1,6 @@
 """Videos along time: true and called phases or tools as ribbons."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmed.errors import DataError
 from fedmed.reports.label_charts import CHIP, legend_height, phase_colours, phase_legend
-from fedmed.reports.palette import GRID, INK, MUTED, PREDICTION_INK, TRUTH_INK
+from fedmed.reports.palette import GRID, INK, LIGHT, MUTED, PREDICTION_INK, TRUTH_INK
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_files import read_arrays
 
@@ -20,6 +20,7 @@ PLAIN = 1.5  # times the usual step, beyond which there is a gap between two row
 PITCH, GAP = 0.76, 0.04  # of a row: the share that bars take, and what stays free below each of them
 LABELS = ("times", "truth", "probabilities", "classes", "threshold", "f1", "case")
 PHASES = ("times", "truth", "called", "classes", "f1", "case")
+MODEL_INKS = (LIGHT[6], PREDICTION_INK)  # of a model trained alone, and of one trained together
 ROOM = 0.03  # of a ribbon: a stretch that is longer has room for the number of its phase
 
 
@@ -152,17 +153,45 @@ def ribbons(pictures: Sequence[Timeline], site: str) -> Figure:
     colours, tall = phase_colours(classes), 1.3 * len(pictures) + 0.35 + legend_height(classes)
     figure = Figure(figsize=(WIDTH, tall), layout="constrained")
     for axes, one, unit in _panels(figure, pictures, site, [1.0] * len(pictures)):
-        for row, seen in enumerate((one.truth, one.called)):
-            for name in one.classes:
-                spans = one.ribbon(seen).spans(name, unit)
-                axes.broken_barh(spans, (row - 0.46, 0.92), color=colours[name], linewidth=0)
-                room, number = ROOM * axes.get_xlim()[1], str(classes.index(name) + 1)
-                for begin, length in spans:
-                    if length > room:
-                        axes.text(begin + length / 2, row, number, **CHIP)
-        axes.set_yticks((0, 1), ("truth", "called"), color=INK)
-        axes.set_ylim(1.5, -0.5)
+        _draw_phases(axes, {"truth": one.ribbon(one.truth), "called": one.ribbon(one.called)}, colours, unit)
     phase_legend(figure, classes)
+    return figure
+
+
+def _draw_phases(axes: Axes, rows: Mapping[str, Ribbon], colours: Mapping[str, str], unit: float) -> None:
+    """Draw ribbons below one another, each coloured by its phases, with the phases' numbers where there is room."""
+    room, numbers = ROOM * axes.get_xlim()[1], {name: str(n) for n, name in enumerate(colours, start=1)}
+    for row, ribbon in enumerate(rows.values()):
+        for name in ribbon.names:
+            spans = ribbon.spans(name, unit)
+            axes.broken_barh(spans, (row - 0.46, 0.92), color=colours[name], linewidth=0)
+            for begin, length in spans:
+                if length > room:
+                    axes.text(begin + length / 2, row, numbers[name], **CHIP)
+    axes.set_yticks(range(len(rows)), list(rows), color=INK)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+
+
+def model_ribbons(models: Mapping[str, Timeline]) -> Figure:
+    """One video: a ribbon coloured by its true phases, and below it one for what each model called."""
+    first = next(iter(models.values()))
+    figure = Figure(figsize=(WIDTH, 0.6 + 0.3 * (1 + len(models))), layout="constrained")
+    axes = figure.subplots()
+    rows = {"truth": first.ribbon(first.truth)} | {title: one.ribbon(one.called) for title, one in models.items()}
+    _draw_phases(axes, rows, phase_colours(first.classes), _time_axis(axes, first))
+    return figure
+
+
+def model_rows(models: Mapping[str, Timeline]) -> Figure:
+    """One video: for each label in truth or prediction when it was there, and below it when each model called it."""
+    first = next(iter(models.values()))
+    known = np.any([first.truth, *(one.called for one in models.values())], axis=(0, 1))
+    names = [name for name, there in zip(first.classes, known, strict=True) if there]
+    figure = Figure(figsize=(WIDTH, 0.6 + 0.36 * max(1, len(names))), layout="constrained")
+    axes = figure.subplots()
+    called = [(one.ribbon(one.called), colour) for one, colour in zip(models.values(), MODEL_INKS, strict=True)]
+    draw_ribbons(axes, names, [(first.ribbon(first.truth), TRUTH_INK), *called], _time_axis(axes, first))
+    axes.tick_params(axis="y", labelcolor=INK)
     return figure
 
 
@@ -174,8 +203,13 @@ def _panels(
     panels = figure.subplots(len(pictures), 1, squeeze=False, height_ratios=heights)
     for axes, one in zip(panels[:, 0], pictures, strict=True):
         axes.set_title(f"{one.kind}: {one.case}, F1 {one.f1:.2f}", fontsize=9.5, loc="left")
-        unit, name = (60.0, "minutes") if one.times[-1] > 600 else (1.0, "seconds")
-        axes.set(xlim=(0, (one.times[-1] + usual_step(one.times)) / unit), xlabel=name)
-        axes.grid(visible=False)
-        axes.tick_params(axis="x", colors=MUTED)
-        yield axes, one, unit
+        yield axes, one, _time_axis(axes, one)
+
+
+def _time_axis(axes: Axes, one: Timeline) -> float:
+    """Set the axis of a video's time, and return of how many seconds it has its unit."""
+    unit, name = (60.0, "minutes") if one.times[-1] > 600 else (1.0, "seconds")
+    axes.set(xlim=(0, (one.times[-1] + usual_step(one.times)) / unit), xlabel=name)
+    axes.grid(visible=False)
+    axes.tick_params(axis="x", colors=MUTED)
+    return unit

@@ -9,17 +9,33 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from fedmed.reports.label_charts import confusion_maps, confusions_of, counts_of, heat_map, label_bars, spoken
-from fedmed.reports.palette import site_colours
+from fedmed.reports.label_charts import (
+    confusion_maps,
+    confusions_of,
+    counts_of,
+    heat_map,
+    label_bars,
+    phase_colours,
+    spoken,
+)
+from fedmed.reports.palette import TRUTH_INK, site_colours
 from fedmed.reports.plots import panels_of, svg
 from fedmed.reports.roc import calls_and_hits, name_sites, unit_square
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, number, read_table
-from fedmed.reports.run_report import Chart
+from fedmed.reports.run_report import Chart, Images, LegendEntry
 from fedmed.reports.scored_report import ScoredReport
 from fedmed.reports.site_pictures import feature_figure, feature_pictures
 from fedmed.reports.site_rows import SiteRow, site_rows
-from fedmed.reports.timelines import label_rows, read_labels, read_phases, ribbons
+from fedmed.reports.timelines import (
+    MODEL_INKS,
+    label_rows,
+    model_ribbons,
+    model_rows,
+    read_labels,
+    read_phases,
+    ribbons,
+)
 from fedmed.reports.words import NOTHING, fixed, join
 from fedmed.training.label_counts import LabelCounts
 from fedmed.training.video_recorder import PROBABILITY, TRUTH
@@ -100,6 +116,7 @@ class PhasesReport(VideoReport):
         "The best, the median and the worst video of each site: above the true phases, below those that the model "
         "called.",
     )
+    case_note = "Of each video the true phases along time, below them those that each model called."
     features = (
         "How the model sees frames",
         "Frames spread over the test videos of each site. Left, a dot is a frame, at the first two principal "
@@ -134,6 +151,19 @@ class PhasesReport(VideoReport):
     def figure(self, run: Run, site: Site) -> Figure | None:
         pictures = list(site.pictures(read_phases))
         return ribbons(pictures, site.name) if pictures else None
+
+    def case_picture(self, run: Run, models: Mapping[str, Path], name: str, images: Images | None) -> Markup:
+        """The phases of a video along time: the true ones, and below them those that each model called."""
+        return _wide(model_ribbons({title: read_phases(path, title) for title, path in models.items()}), name)
+
+    def case_legend(self, run: Run) -> list[LegendEntry]:
+        colours = phase_colours([one.name for one in run.classes])
+        return [LegendEntry(f"{n}  {spoken(name)}", ink) for n, (name, ink) in enumerate(colours.items(), start=1)]
+
+
+def _wide(figure: Figure, name: str) -> Markup:
+    """A chart as wide as the page; ``name``: unlike all others of it."""
+    return Markup('<figure class="wide">{}</figure>').format(Markup(svg(figure, name)))
 
 
 def _one_called(site: str, phases: Sequence[str], table: np.ndarray) -> str:
@@ -183,6 +213,7 @@ class PresenceReport(VideoReport):
         "The best, the median and the worst video of each site. Of each tool, above in blue when it was there, below "
         "in orange when the model called it.",
     )
+    case_note = "Of each video when a tool was there, and below when each model called it; other tools are left out."
 
     def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
         cells = super().cells(run, row)
@@ -210,6 +241,13 @@ class PresenceReport(VideoReport):
     def figure(self, run: Run, site: Site) -> Figure | None:
         pictures = list(site.pictures(read_labels))
         return label_rows(pictures, site.name) if pictures else None
+
+    def case_picture(self, run: Run, models: Mapping[str, Path], name: str, images: Images | None) -> Markup:
+        """The labels of a video along time: when each was there, and below it when each model called it."""
+        return _wide(model_rows({title: read_labels(path, title) for title, path in models.items()}), name)
+
+    def case_legend(self, run: Run) -> list[LegendEntry]:
+        return [LegendEntry(*one) for one in zip(("truth", "alone", "together"), (TRUTH_INK, *MODEL_INKS), strict=True)]
 
 
 def frames_of(run: Run) -> dict[str, pd.DataFrame]:

@@ -136,7 +136,7 @@ class MaskRecorder(VideoRecorder):
         each = scores_of(video, len(self.classes))
         frames, name = frame_scores(each), self.names[video.place]
         masks = np.stack([part.numpy() for part in video.parts], axis=1)
-        self.size = masks.shape[1:]
+        self.size, first = masks.shape[1:], len(self.seen)
         for second, dice, pair in zip(video.times, frames[:, 0].tolist(), masks, strict=True):
             packed = zlib.compress(pair.tobytes())
             self.seen.append(SeenFrame(f"{name}, {second:.1f} s", dice, bool(pair.any()), packed))
@@ -145,7 +145,7 @@ class MaskRecorder(VideoRecorder):
         far = [islands(true, called, apart=FAR * math.hypot(*self.size))[0] for called, true in masks]
         row: dict[str, Any] = {"islands": sum(far), "island_frames": sum(count > 0 for count in far)}
         row |= zip(SCORES, known_means(frames, 0).tolist(), strict=True)
-        return Recorded(row | {"of_classes": known_means(each, 0)}, header, map(tuple, lines))
+        return Recorded(row | {"of_classes": known_means(each, 0)}, header, map(tuple, lines), {"first": first})
 
     def finish(self) -> dict[str, float | int]:
         """Do as the base class, and write the gates."""
@@ -167,19 +167,40 @@ class MaskRecorder(VideoRecorder):
         shown = pictured([self.seen[place].dice for place in places])
         return {kind: self._of_frame(places[n]) for kind, n in shown.items()}
 
+    def picture(self, place: int) -> dict[str, Any]:
+        """Return the masks of a video, and no image: from these a reader chooses a frame.
+
+        ``frames`` (T,), video and second as words; ``dice`` (T,); ``first``, of how many frames of the loader's dataset
+        those of the video follow; of each frame ``masks_0`` and so on, called and true (2, H, W) uint8; ``classes``.
+        """
+        row = self.rows[place]
+        first = row["shown"]["first"]
+        frames = self.seen[first : first + row["n_frames"]]
+        facts = {"frames": np.array([frame.case for frame in frames]), "dice": np.array([one.dice for one in frames])}
+        masks = {f"masks_{n}": self._masks(frame) for n, frame in enumerate(frames)}
+        return {"first": first, "classes": np.array(self.classes), **facts, **masks}
+
+    def _masks(self, frame: SeenFrame) -> NDArray[np.uint8]:
+        return np.frombuffer(zlib.decompress(frame.masks), np.uint8).reshape(self.size)
+
     def _of_frame(self, place: int) -> dict[str, Any]:
         frame = self.seen[place]
-        called, truth = np.frombuffer(zlib.decompress(frame.masks), np.uint8).reshape(self.size)
+        called, truth = self._masks(frame)
         # Read again: the images of all frames would need too much memory.
-        image = unit_float(plain(self.engine.data_loader.dataset[place]["image"])[-1])
         return {
-            "image": (image.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy(),
+            "image": newest_frame(self.engine.data_loader.dataset[place]["image"]),
             "truth": truth,
             "prediction": called,
             "classes": np.array(self.classes),
             "dice": frame.dice,
             "case": frame.case,
         }
+
+
+def newest_frame(clip: Tensor) -> NDArray[np.uint8]:
+    """Return the last frame (H, W, 3) of a clip (k, 3, H, W), uint8 or float in 0…1."""
+    image: NDArray[np.uint8] = (unit_float(plain(clip)[-1]).clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
+    return image
 
 
 class MaskDice(VideoMean):

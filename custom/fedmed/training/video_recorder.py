@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedmed.errors import DataError, FedMedError
-from fedmed.training.case_recorder import pictured, require_all, write_evaluation, write_pictures, write_table
+from fedmed.training.case_recorder import (
+    EVERY_CASE,
+    pictured,
+    require_all,
+    write_evaluation,
+    write_pictures,
+    write_table,
+)
 from fedmed.training.kept_features import FEATURES_FILE, KeptFeatures
 from fedmed.training.label_counts import COUNTED, Confusion, LabelCounts, average_precisions, macro
 from fedmed.training.video_frames import SeenVideo, VideoFrames, VideoMean
@@ -117,12 +124,22 @@ class VideoRecorder(ABC):
 
     def pictures(self) -> dict[str, dict[str, Any]]:
         """Return name -> content of each picture: of the best, the median and the worst video."""
-        first, classes = self.scores[0], np.array(self.classes)
-        shown = pictured([row[first] for row in self.rows])
-        return {
-            kind: {"case": self.names[n], "classes": classes, first: self.rows[n][first], **self.rows[n]["shown"]}
-            for kind, n in shown.items()
-        }
+        shown = pictured([row[self.scores[0]] for row in self.rows])
+        return {kind: self.picture(n) for kind, n in shown.items()}
+
+    def picture(self, place: int) -> dict[str, Any]:
+        """Return the content of a picture of a video; ``place``: of it in the list, from 0."""
+        first, row = self.scores[0], self.rows[place]
+        return {"case": self.names[place], "classes": np.array(self.classes), first: row[first], **row["shown"]}
+
+    def write_every_case(self) -> None:
+        """Write a picture of each video, ``every_case/1.npz`` and so on in the order of the list.
+
+        Raises:
+            DataError: the folder cannot be written.
+        """
+        for place in range(len(self.rows)):  # one in memory at a time
+            write_pictures(self.folder / EVERY_CASE, {str(place + 1): self.picture(place)})
 
     def _record(self, video: SeenVideo) -> None:
         if video.place >= len(self.names) or video.place != len(self.rows):
