@@ -122,6 +122,29 @@ def test_a_resumed_run_goes_on_with_the_models_trained_alone(tiny_job, lively, t
     assert result_of(tmp_path / "whole")["test_alone"] == result_of(tmp_path / "ws")["test_alone"]
 
 
+def test_pictures_of_every_case_are_deleted_when_the_job_is_aborted_or_goes_on(tiny_job, lively, tmp_path):
+    """A kill before the page is written leaves them; the job that goes on deletes those of the one before."""
+    job = tiny_job(sites=TWO, rounds=1, gain=True, overrides=lively)
+
+    def left(folder):
+        return [path for path in folder.rglob("every_case") if any(path.iterdir())]
+
+    def ended(client, task):
+        if task.model == "alone" and client.site.site == "ct_south":
+            raise Killed
+        if task.model == "alone":
+            client.should_abort = lambda: True
+        return client.answer(task)
+
+    with pytest.raises(Killed):
+        run_job(job, tmp_path, answer=ended)
+    assert not left(tmp_path / "ct_north") and left(tmp_path / "ct_south")
+    run_job(job, tmp_path, resume=True)
+    assert not left(tmp_path)
+    assert result_of(tmp_path)["test_alone"]["ct_south"]["gain_patients"] == 3
+    assert '<svg class="slice"' in (records(tmp_path, "ct_south") / "gain.html").read_text()
+
+
 def test_a_gain_of_few_patients_a_site_that_forbids_it_and_one_without_validation_or_room(
     tiny_job, tmp_path, monkeypatch, caplog
 ):

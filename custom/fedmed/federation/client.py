@@ -21,7 +21,7 @@ from fedmed.class_paths import import_named
 from fedmed.data.datalist import UNLABELED, case_names, check_class_names, list_entries
 from fedmed.data.patients import TrainedOn, check_patients, owners
 from fedmed.data.video.video_features import encoder_digest
-from fedmed.errors import BundleError, JobError
+from fedmed.errors import Aborted, BundleError, JobError
 from fedmed.federation.alone_training import AloneTraining
 from fedmed.federation.opened_model import (
     OpenedModel,
@@ -108,7 +108,12 @@ class Client:
             "evaluate": self.evaluate,
             NAME: self.fingerprint,
         }
-        return work[task.name](task)
+        self.state.earlier = task.earlier
+        try:
+            return work[task.name](task)
+        except Aborted:
+            delete_every_case(self.folder)
+            raise
 
     def train(self, task: Task) -> Update:
         """Score the received model if asked, train it for so many steps or epochs and return the difference.
@@ -227,8 +232,7 @@ class Client:
                 self.site, self.folder, self.bundle, job.method, job.recorded, images=images
             )
         finally:
-            for pictures in self.folder.glob(f"evaluation*/{EVERY_CASE}"):  # the page holds those that it shows
-                shutil.rmtree(pictures, ignore_errors=True)
+            delete_every_case(self.folder)  # the page holds those that it shows
         return numbers
 
     def _tested(self, task: Task, model: OpenedModel, folder: Path) -> dict[str, float]:
@@ -253,7 +257,6 @@ class Client:
     def release(self, task: Task) -> Release:
         """Hand out the private layers that belong to a round, if the site's own settings allow it."""
         self.progress.event("start", task)
-        self.state.earlier = task.earlier
         answer = hand_out(self.site, self.state, task)
         self.progress.event("end", task, released=len(answer.tensors))
         return answer
@@ -272,7 +275,8 @@ class Client:
         torch.set_num_threads(self.site.threads)
         parser = site_parser(self.bundle, self.site, self.folder, task, self.seed, facts)
         self.progress.event("start", task, steps=parser["epoch_length"] if task.epochs else task.steps)
-        self.state.earlier = task.earlier
+        for folder in self.state.earlier_jobs() + ([self.folder] if task.name != "evaluate" else []):
+            delete_every_case(folder)  # of a job that was killed before it wrote the page
         return open_model(parser, self.bundle, self.job, self.role, task, self.state)
 
     def _score(self, task: Task, model: OpenedModel) -> dict[str, float]:
@@ -305,6 +309,12 @@ class Client:
             state = model.state if "engine" in model.state else self.state.load(task.private_round)
             corrections.load_state_dict(state.get("engine", {}))
         return corrections
+
+
+def delete_every_case(folder: Path) -> None:
+    """Delete the pictures of all cases, by which two models are compared, from the folder of a site's job."""
+    for pictures in folder.glob(f"evaluation*/{EVERY_CASE}"):
+        shutil.rmtree(pictures, ignore_errors=True)
 
 
 def made_with(job: Job, role: str) -> dict[str, Any]:

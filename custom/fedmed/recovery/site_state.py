@@ -72,6 +72,10 @@ class SiteState:
             raise JobError(f"the task names the jobs that it continues as {earlier!r}; do both use the same FedMed?")
         return jobs_with_state(round, earlier)
 
+    def earlier_jobs(self) -> list[Path]:
+        """Folders of this site in the earlier jobs of the run, the newest first; JobError: the task's are malformed."""
+        return [folder_of_job(id, self.root) for id in self._jobs(START)]
+
     def _places(self, path: Path, jobs: Iterable[str]) -> list[Path]:
         return [folder_of_job(id, self.root) / "state" / path.name for id in jobs]
 
