@@ -9,11 +9,13 @@ import yaml
 from PIL import Image
 
 from fedmed.data.cases import LoadCased
+from fedmed.durable_files import load_tensors
 from fedmed.errors import DataError, FedMedError, JobError
 from fedmed.federation import alone_training, client, opened_model
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
+from fedmed.recovery import site_state
 from fedmed.reports.alone import hospitals
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
@@ -120,6 +122,23 @@ def test_a_resumed_run_goes_on_with_the_models_trained_alone(tiny_job, lively, t
     for site in TWO:
         assert same(alone_of(tmp_path / "whole", site), alone_of(tmp_path / "ws", site))
     assert result_of(tmp_path / "whole")["test_alone"] == result_of(tmp_path / "ws")["test_alone"]
+
+
+def test_a_site_reads_its_own_model_once_to_test_it(tiny_job, lively, tmp_path, monkeypatch):
+    read = []
+
+    def counted(path):
+        read.append(path.name)
+        return load_tensors(path)
+
+    def answer(client, task):
+        with monkeypatch.context() as patch:
+            if task.model == "alone":
+                patch.setattr(site_state, "load_tensors", counted)
+            return client.answer(task)
+
+    run_job(tiny_job(sites=ONE, rounds=1, gain=True, overrides=lively), tmp_path, answer=answer)
+    assert read == ["alone_best.pt"]
 
 
 def test_pictures_of_every_case_are_deleted_when_the_job_is_aborted_or_goes_on(tiny_job, lively, tmp_path):

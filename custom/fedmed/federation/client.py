@@ -208,11 +208,12 @@ class Client:
             log.info("%s: %s has no 'testing' list; nothing to evaluate", self.site.site, self.site.datalist)
             self._preview(task)
             return {"n_cases": 0}
-        if task.model == ALONE and not self.state.alone(task.private_round):
+        alone = self.state.alone(task.private_round) if task.model == ALONE else {}
+        if task.model == ALONE and not alone:
             log.info("%s: trained no model alone, so there is nothing to compare", self.site.site)
             return {"n_cases": 0}
         folder = self.folder / ("evaluation" if task.model == SELECTED else f"evaluation_{task.model}")
-        model = self._open(task, evaluation_dir=str(folder))
+        model = self._open(task, alone, evaluation_dir=str(folder))
         metrics = self._tested(task, model, folder)
         if any(patients := [str(entry.get("patient") or "") for entry in entries]):
             write_patients(folder, case_names(entries), patients)
@@ -261,8 +262,14 @@ class Client:
         self.progress.event("end", task, released=len(answer.tensors))
         return answer
 
-    def _open(self, task: Task, **facts: Any) -> OpenedModel:
-        """Build a fresh model and fill it with what was received and with the site's private tensors."""
+    def _open(self, task: Task, alone: Mapping[str, Any] | None = None, **facts: Any) -> OpenedModel:
+        """Build a fresh model and fill it with what was received and with the site's private tensors.
+
+        Args:
+            task: what is asked for.
+            alone: state of the model trained alone, where the task is about that one.
+            facts: values of the bundle's configuration.
+        """
         if task.bundle_digest and task.bundle_digest != self.bundle.digest:
             raise BundleError(
                 f"bundle '{self.bundle.name}' at {self.bundle.root} differs from the server's (hash "
@@ -277,7 +284,7 @@ class Client:
         self.progress.event("start", task, steps=parser["epoch_length"] if task.epochs else task.steps)
         for folder in self.state.earlier_jobs() + ([self.folder] if task.name != "evaluate" else []):
             delete_every_case(folder)  # of a job that was killed before it wrote the page
-        return open_model(parser, self.bundle, self.job, self.role, task, self.state)
+        return open_model(parser, self.bundle, self.job, self.role, task, self.state, alone)
 
     def _score(self, task: Task, model: OpenedModel) -> dict[str, float]:
         entries, name = list_entries(self.site.datalist, "validation"), self.site.site

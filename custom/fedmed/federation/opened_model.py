@@ -204,8 +204,19 @@ class OpenedModel:
         return optimizer
 
 
-def open_model(parser: ConfigParser, bundle: Bundle, job: Job, role: str, task: Task, kept: SiteState) -> OpenedModel:
+def open_model(
+    parser: ConfigParser,
+    bundle: Bundle,
+    job: Job,
+    role: str,
+    task: Task,
+    kept: SiteState,
+    alone: Mapping[str, Any] | None = None,
+) -> OpenedModel:
     """Build the model of a task.
+
+    Args:
+        alone: state of the model that the site trained alone, where the task is about that one.
 
     Raises:
         SharingError: what was received does not fit the network.
@@ -215,7 +226,7 @@ def open_model(parser: ConfigParser, bundle: Bundle, job: Job, role: str, task: 
     local = named_tensors(network)
     policy = RolePolicies(job, local, bundle.groups(network)).of(role, task.round)
     if task.model in (SITE_BEST, ALONE):  # whole, with private layers: nothing of it comes with the task
-        best = kept.best() if task.model == SITE_BEST else kept.alone(task.private_round)
+        best = kept.best() if task.model == SITE_BEST else alone
         if not best:
             raise StateError(f"{kept.folder} holds no such model: this site has scored none of the run")
         return opened_with(parser, network, policy, best["tensors"], best)
