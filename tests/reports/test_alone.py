@@ -54,6 +54,13 @@ def test_who_gained_who_lost_and_who_withholds_it(run):
     assert "ct_d (fewer than 10 patients)" in screen and "0.600" in screen
 
 
+def test_a_study_whose_hospitals_all_withhold_their_gain_has_a_page(run):
+    withheld = dict.fromkeys(("ct_a", "ct_b", "ct_c", "ct_d", "ct_f"), {"n_cases": 0, "min_cases": 10})
+    records.change(run, "result", test_alone=withheld)
+    text = unescape(page(read_run(run)))
+    assert "Withheld by the hospital itself: ct_a (fewer than 10 patients)" in text and 'class="alone"' not in text
+
+
 def test_a_run_of_which_no_site_trained_alone_has_no_such_table(fake_run):
     run = read_run(fake_run(rounds=2))
     assert not alone.hospitals(run) and not alone.on_screen(run) and "Alone and together" not in page(run)
