@@ -228,6 +228,14 @@ def video(
         224,
     ),
     rate: Annotated[float, typer.Option(help="Frames a second that are looked at and foretold.")] = 1.0,
+    names_rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            help="Of folders of frames without frames.csv: the numbers in the names of frames a second, for example 25 "
+            "if each frame of the video is there, 1 if they are named by their second.",
+        ),
+    ] = None,
     split: Split = SHARES,
     patient_pattern: Pattern = None,
     own_patients: OwnPatients = False,
@@ -240,6 +248,7 @@ def video(
       fedmed prepare video /data/lap --site site_a
       fedmed prepare video /data/cholect50 --site cholect50 --each            # a site for each video
       fedmed prepare video /data/cholec80 --site cho --split-by black-edge    # three: cho1, cho2, cho3
+      fedmed prepare video /data/frames --site b --names-rate 25              # a folder of numbered frames a video
 
     Writes datalist.json, SITE.yaml, prepare_report.csv and prepare_report.md into --out; of several sites into a folder
     each below it. See docs/data/video.md.
@@ -254,7 +263,7 @@ def video(
 
     wanted = WantedVideos(
         layout, split_words(phases) or None, split_words(tools) or None, tuple(leave_out), unlabelled, patient_pattern,
-        FrameSettings(size, rate), blocks,
+        FrameSettings(size, rate, names_rate=names_rate), blocks,
     )  # fmt: skip
     given = VideoFolder(folder, place(site, out), site, wanted, split, seed, workers, copy, own_patients)
     with stop_says(NOTHING):

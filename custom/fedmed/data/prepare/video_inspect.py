@@ -43,7 +43,8 @@ class WantedVideos:
     leave_out: Collection[str] = ()  # phases whose frames are left out, of folders with single frames
     ignore: bool = False  # whether all videos go to ``unlabeled``
     patient_pattern: str | None = None  # finds the patient in the name of a video, where the folder does not say it
-    settings: FrameSettings = FrameSettings((224, 224))  # size and rate for which the space is foretold
+    # Size and rate for which the space is foretold, and the rate of numbers in the names of frames.
+    settings: FrameSettings = FrameSettings((224, 224))
     # Seconds of a block and of the gap after it: single frames are cut into blocks in turn for training and testing.
     blocks: tuple[float, float] | None = None
 
@@ -61,7 +62,7 @@ def prepare_video(
     """
     said, patient = recording.patient_said, recording.patient or recording.case
     case = VideoCase(recording.case, patient, recording.video, patient_said=said)
-    case.notes += [layout.note] if layout.note else []
+    case.notes += [*([layout.note] if layout.note else []), *recording.notes]
     place = {part: staging / PREPARED / part / recording.case for part in ("videos", "labels", "masks")}
     if recording.fault:
         case.faults.append(recording.fault.removeprefix(f"{recording.video}: "))

@@ -62,6 +62,7 @@ def find_recordings(folder: Path, wanted: WantedVideos) -> tuple[str, Layout, li
         raise DataError(f"{folder} looks like {' and '.join(fitting)}; say which with --layout")
     name = wanted.layout or (fitting or [PLAIN])[0]
     layout, pattern = known[name](), compile_pattern(wanted.patient_pattern)
+    layout.names_rate = wanted.settings.names_rate
     known_phases = wanted.phases or layout.phases
     for phase in wanted.leave_out:
         if known_phases is not None and phase not in known_phases:
@@ -147,6 +148,7 @@ def prepare_video_site(
         if wanted.blocks:
             split = "in turn, blocks of {:g} s with {:g} s between them left out".format(*wanted.blocks)
         settings = {"folder": folder, "layout": name, "split": split, "seed": seed}
+        settings["numbers a second in the names of frames"] = wanted.settings.names_rate
         write_site(prepared, staging, site, settings | ({"client": client.about} if client and client.about else {}))
     return prepared
 

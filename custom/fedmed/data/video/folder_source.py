@@ -43,7 +43,7 @@ class FrameFolder:
         if self.single:
             self.listed = self._from_table(singles, ("file",))
         else:
-            self.listed = self._from_table(table) if table.is_file() else self._from_names(names_rate)
+            self.listed = self._from_table(table) if table.is_file() else frames_by_name(path, names_rate)
         if not self.listed:
             raise DataError(f"{path}: has no frames; put pictures into it, or remove the entry")
 
@@ -124,18 +124,36 @@ class FrameFolder:
                 listed.append((name, _second(table, n, row["second"]) if "second" in columns else float(n)))
             return listed
 
-    def _from_names(self, names_rate: float | None) -> list[tuple[str, float]]:
-        names = sorted(path.name for path in self.path.iterdir() if path.suffix.lower() in PICTURES)
-        if names and names_rate is None:
-            remedy = (
-                f"write {TABLE} with the columns file,second, or give names_rate: the numbers in the names a second"
-            )
-            raise DataError(f"{self.path}: nothing says when its frames are shown; {remedy}")
-        numbers = {name: re.findall(r"\d+", Path(name).stem) for name in names}
-        if without := [name for name in names if not numbers[name]]:
-            raise DataError(f"{self.path / without[0]}: no number in its name tells its time; write {TABLE}")
-        seconds = ((name, int(numbers[name][-1]) / (names_rate or 1)) for name in names)
-        return sorted(seconds, key=lambda item: (item[1], item[0]))
+
+def pictures_of(folder: Path) -> list[str]:
+    """Names of a folder's pictures, in order; hidden files, such as the notes of macOS, are none."""
+    files = (path for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted(path.name for path in files if path.suffix.lower() in PICTURES)
+
+
+def frames_by_name(folder: Path, names_rate: float | None, option: str = "names_rate") -> list[tuple[str, float]]:
+    """(name, second) of a folder's pictures in the order of their times, by the last number of each name.
+
+    Args:
+        names_rate: those numbers a second.
+        option: what a person gives it as.
+
+    Raises:
+        DataError: there are pictures and no ``names_rate``, a name has no number, or two names have the same.
+    """
+    names, table = pictures_of(folder), f"write {TABLE} with the columns file,second"
+    if names and names_rate is None:
+        remedy = f"give {option} (25 if the numbers in their names count 25 a second), or {table}"
+        raise DataError(f"{folder}: nothing says when its frames are shown; {remedy}")
+    numbers: dict[int, str] = {}
+    for name in names:
+        found = re.findall(r"\d+", Path(name).stem)
+        if not found:
+            raise DataError(f"{folder}: no number in the name of {name} tells its time; {table}, or move it away")
+        if (other := numbers.setdefault(int(found[-1]), name)) != name:
+            remedy = f"keep one of them, put each video into a folder of its own, or {table}"
+            raise DataError(f"{folder}: the last number in the names of {other} and {name} is the same; {remedy}")
+    return [(name, number / (names_rate or 1)) for number, name in sorted(numbers.items())]
 
 
 def folder_facts(path: Path, contents: bool) -> str:

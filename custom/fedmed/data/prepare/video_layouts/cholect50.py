@@ -1,11 +1,12 @@
 """CholecT50 and CholecT45 (Nwoye et al. 2022, Strasbourg): frames and action triplets."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedmed.data.prepare.video_layouts.layout import PHASES, Layout, Recording, Row
-from fedmed.data.video.folder_source import PICTURES
+from fedmed.data.video.folder_source import pictures_of
 from fedmed.errors import DataError
 from fedmed.files import read_json
 
@@ -16,7 +17,8 @@ TOOL, PHASE, LENGTH = 1, 14, 15  # of an annotation
 class CholecT50(Layout):
     """``videos/VID01/000000.png`` with ``labels/VID01.json``: for each frame, named by its number, its triplets.
 
-    Frames may lie apart in time. A tool is there if a triplet names it; the bag is not annotated.
+    Frames may lie apart in time. A tool is there if a triplet names it; the bag is not annotated. A video without its
+    JSON has no labels.
     """
 
     about = "CholecT50: frames in videos/VID01, triplets in labels/VID01.json; also a part of the frames"
@@ -31,10 +33,11 @@ class CholecT50(Layout):
 
     def _recording(self, folder: Path, video: Path) -> Recording:
         labels = folder / "labels" / f"{video.name}.json"
-        names = sorted(path.name for path in video.iterdir() if path.suffix.lower() in PICTURES)
         if not labels.is_file():
-            remedy = "for frames without labels put frames.csv (columns file, second) beside them: --layout plain"
-            return Recording(video.name, video, fault=f"{labels} is missing; {remedy}")
+            unlabelled = self.timed(Recording(video.name, video))
+            fault = unlabelled.fault.removeprefix(f"{video}: ")
+            return replace(unlabelled, fault=fault and f"{labels} is missing, and without labels {fault}")
+        names = pictures_of(video)
         try:
             rate = _rate(_read(labels), labels)
             if odd := next((name for name in names if not Path(name).stem.isdigit()), None):

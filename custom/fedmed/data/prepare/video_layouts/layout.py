@@ -4,7 +4,8 @@ import csv
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +16,9 @@ from fedmed.data import operation_names
 from fedmed.data.prepare.folder import visible_files
 from fedmed.data.tables import csv_errors, table_lines
 from fedmed.data.video.file_source import open_video
+from fedmed.data.video.folder_source import SINGLES, TABLE, frames_by_name
 from fedmed.data.video.frame_masks import picture
+from fedmed.data.video.stored_video import LONGEST_GAP
 from fedmed.errors import DataError
 
 MOVIES = {
@@ -37,6 +40,8 @@ MOVIES = {
 PARTS = {0: 0, 1: 1, 2: 2, 3: 3}  # background, shaft, wrist, jaw or another working end
 PHASES = (*operation_names.PHASES, "gallbladder_extraction")  # the last is in no protocol of six phases
 Row = dict[str, Any]  # of a table: second, phase, tools
+NAMES_RATE = "--names-rate"
+LONG_GAP = 60.0  # seconds without a new frame that are worth a look
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Recording:
         masks: (second, files of one mask).
         list: of the datalist, where the folder says it.
         fault: why it is refused before it is read.
+        notes: what is worth a look.
         patient_said: False where its name stands for the patient.
     """
 
@@ -65,6 +71,7 @@ class Recording:
     masks: tuple[tuple[float, tuple[Path, ...]], ...] = ()
     list: str = ""
     fault: str = ""
+    notes: tuple[str, ...] = ()
     patient_said: bool = True
 
     @property
@@ -83,6 +90,7 @@ class Layout(ABC):
         mask_values: value of a mask -> the value that is written.
         mask_hint: how other values can be used.
         note: what is worth knowing of each recording.
+        names_rate: numbers a second in the names of frames whose times nothing else tells.
     """
 
     about: ClassVar[str]
@@ -91,6 +99,7 @@ class Layout(ABC):
     mask_values: ClassVar[Mapping[int, int]] = PARTS
     mask_hint: ClassVar[str] = ""
     note: ClassVar[str] = ""
+    names_rate: float | None = None
 
     @abstractmethod
     def fits(self, folder: Path) -> bool:
@@ -99,6 +108,17 @@ class Layout(ABC):
     @abstractmethod
     def find(self, folder: Path) -> list[Recording]:
         """The recordings, in the order of their names; DataError for a folder that cannot be listed."""
+
+    def timed(self, recording: Recording) -> Recording:
+        """The same; of a folder without a table of times its frames are those that their names tell."""
+        video = recording.video
+        if recording.fault or not video.is_dir() or any((video / table).is_file() for table in (TABLE, SINGLES)):
+            return recording
+        try:
+            frames = frames_by_name(video, self.names_rate, NAMES_RATE)
+            return replace(recording, frames=tuple(frames), notes=_gap_notes(video, frames, self.names_rate))
+        except DataError as error:
+            return replace(recording, fault=str(error))
 
     def rows(self, recording: Recording) -> list[Row]:
         """The labels of a recording that has some: rows with ``second``, ``phase`` and a column of 0 and 1 a tool.
@@ -130,6 +150,19 @@ class Layout(ABC):
             known = f"{', '.join(map(str, values))} in one channel{self.mask_hint}"
             raise DataError(f"{file}: the mask has {what}; use {known}")
         return table[stored]
+
+
+def _gap_notes(video: Path, frames: Sequence[tuple[str, float]], rate: float | None) -> tuple[str, ...]:
+    """A note on a long time without a new frame; DataError for none at all, and where numbers can hardly be times."""
+    if not frames:
+        raise DataError(f"{video}: has no frames; put pictures into it, or remove it")
+    gaps = [(after[1] - before[1], before[0], after[0]) for before, after in pairwise(frames)]
+    longest, before, after = max(gaps, default=(0.0, "", ""))
+    if longest > LONGEST_GAP:
+        text = f"{video}: at {NAMES_RATE} {rate:g} more than an hour lies between {before} and {after}"
+        raise DataError(f"{text}; give the rate at which the numbers count, or move away what is not a frame of it")
+    text = f"at {NAMES_RATE} {rate:g} more than {LONG_GAP:g} s lie between two of its frames: if none is missing there"
+    return (f"{text}, the numbers count at another rate",) if longest > LONG_GAP else ()
 
 
 def movies(folder: Path) -> list[Path]:

@@ -6,9 +6,18 @@ from pathlib import Path
 
 from fedmed.data.prepare.folder import visible_files
 from fedmed.data.prepare.report import LISTS
-from fedmed.data.prepare.video_layouts.layout import Layout, Recording, Row, frames_a_second, movies, rows_of_text
+from fedmed.data.prepare.video_layouts.layout import (
+    MOVIES,
+    NAMES_RATE,
+    Layout,
+    Recording,
+    Row,
+    frames_a_second,
+    movies,
+    rows_of_text,
+)
 from fedmed.data.tables import csv_errors, table_lines
-from fedmed.data.video.folder_source import SINGLES, TABLE
+from fedmed.data.video.folder_source import PICTURES, SINGLES, TABLE
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.label_table import END, SECOND, read_label_table
 from fedmed.errors import DataError
@@ -18,16 +27,17 @@ COLUMNS = ("video", "patient", "labels", "masks", "list")
 
 
 class Plain(Layout):
-    """``videos/a.mp4`` (or a folder of frames with ``frames.csv``), ``labels/a.csv``, ``masks/a/00012000.png``.
+    """``videos/a.mp4`` (or a folder of frames), ``labels/a.csv``, ``masks/a/00012000.png``.
 
     ``videos.csv`` in the folder may say it instead: columns ``video`` and perhaps ``patient``, ``labels``, ``masks``
     and ``list``, paths relative to the folder. ``masks`` may be a table too, ``masks/a.csv``: columns ``file``,
-    relative to the table, and ``second`` or ``frame``, the number of a frame counted from 0.
+    relative to the table, and ``second`` or ``frame``, the number of a frame counted from 0. When frames are shown
+    says ``frames.csv`` beside them, or ``names_rate`` with the numbers in their names.
     """
 
     about = (
-        "videos/a.mp4, or a folder of frames with frames.csv (columns file, second); labels/a.csv and masks/a/ where "
-        "there are some; or as videos.csv lists them"
+        "videos/a.mp4, or a folder of frames with frames.csv (columns file, second) or with numbers in their names "
+        f"and {NAMES_RATE}; labels/a.csv and masks/a/ where there are some; or as videos.csv lists them"
     )
     phases = tools = None
 
@@ -36,10 +46,9 @@ class Plain(Layout):
 
     def find(self, folder: Path) -> list[Recording]:
         if (folder / INDEX).is_file():
-            return list(_listed(folder))
-        frames = [place for place, files in visible_files(folder, ()) if any(f.name in (TABLE, SINGLES) for f in files)]
-        existing = sorted([*movies(folder), *frames])
-        return [_recording(folder, video, _label_files(folder, video)) for video in existing]
+            return [self.timed(one) for one in _listed(folder)]
+        existing = sorted([*movies(folder), *_frame_folders(folder, empty=self.names_rate is not None)])
+        return [self.timed(_recording(folder, video, _label_files(folder, video))) for video in existing]
 
     def rows(self, recording: Recording) -> list[Row]:
         path = recording.labels[0]
@@ -51,6 +60,23 @@ class Plain(Layout):
             row |= {} if table.phases is None else {"phase": table.phase_names[table.phases[place]]}
             row |= {} if table.tools is None else dict(zip(table.tool_names, table.tools[place].tolist(), strict=True))
         return rows
+
+
+def _frame_folders(folder: Path, empty: bool) -> list[Path]:
+    """Folders with a table of times, or with pictures that no such table can list and that are not masks.
+
+    ``empty``: those with nothing in them too, since frames may be missing there.
+    """
+    places = dict(visible_files(folder, ()))
+    tables = {place for place, files in places.items() if any(file.name in (TABLE, SINGLES) for file in files)}
+    parents, found = {place.parent for place in places}, sorted(tables)
+    for place, files in places.items():
+        masks = any(part.endswith("masks") for part in place.relative_to(folder).parts)
+        endings = {file.suffix.lower() for file in files}
+        frames = bool(endings & PICTURES and not endings & MOVIES) or (empty and not files and place not in parents)
+        if frames and not masks and not tables & {place, *place.parents}:
+            found.append(place)
+    return found
 
 
 def _label_files(folder: Path, video: Path) -> Mapping[str, str]:
@@ -76,17 +102,13 @@ def _listed(folder: Path) -> Iterable[Recording]:
 
 
 def _recording(folder: Path, video: Path, row: Mapping[str, str | None]) -> Recording:
-    case = video.relative_to(folder).as_posix().removeprefix("videos/")
+    case = folder.name if video == folder else video.relative_to(folder).as_posix().removeprefix("videos/")
     fault, masks = "", list[tuple[float, tuple[Path, ...]]]()
     try:
         if row.get("masks"):
             masks = [(second, (file,)) for second, file in _masks(folder / str(row["masks"]), video)]
         if (name := row.get("list")) and name not in LISTS:
             raise DataError(f"{folder / INDEX}: the list {name!r} is unknown; use {', '.join(LISTS)}")
-        if video.is_dir() and not any((video / table).is_file() for table in (TABLE, SINGLES)):
-            raise DataError(
-                f"{video}: nothing says when its frames are shown; write {TABLE} with the columns file,second"
-            )
     except DataError as error:
         fault = str(error)
     labels = (folder / str(row["labels"]),) if row.get("labels") else ()
