@@ -1,6 +1,7 @@
 """Code that pages show is right: YAML for its model, Python by its imports, commands by their own parsers.
 
-Nothing is run. A block of another kind says so in a comment before it: ``<!-- not run: reason -->``.
+Blocks that ``RUN`` names are run too, here or by another test; a page with others says so in its first line. A block of
+another kind has a comment before it: ``<!-- not run: reason -->``.
 """
 
 import ast
@@ -14,7 +15,10 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import cv2
+import numpy as np
 import pytest
+import torch
 import yaml
 from typer.main import get_command
 
@@ -27,8 +31,18 @@ from fedmed.settings.yaml_model import Document, check_model
 from research.runner.experiment_table import TableYaml
 
 CHECKOUT = Path(__file__).parents[1]
-PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md", "bundles/*/docs/*.md", "research/results/*.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "containers/README.md", "docs/**/*.md", "bundles/*/docs/*.md")
+PAGES += ("research/results/*.md",)
 BLOCK = re.compile(r"(?ms)^( *<!-- not run: \w[^\n]* -->\n+)?^( *)```([^\n]*)\n(.*?)\n *```$")
+CHECKED = "<!-- Blocks of code: checked by tests, not run, but for those named in tests/test_code_blocks.py. -->\n"
+HERE = "tests/test_code_blocks.py"
+# Page -> how its blocks that a test runs begin, from their language on, and that test.
+RUN = {
+    "README.md": ("bash\nsource .venv/bin/activate && export FEDMED_HOME=", "tests/e2e/test_readme.py"),
+    "docs/data/video.md": ("python\n", HERE),
+    "docs/methods/tecno.md": ("python\n", HERE),
+    "docs/recipe.md": ("python\n", "tests/flare/test_recipe.py"),
+}
 # What a block that shows some keys of a file leaves out.
 STUDY = {"name": "study", "bundle": "covid_ct_segmentation", "method": {"path": "fedmed.methods.method.Method"}}
 STUDY |= {"sites": {"site_1": "supervised"}, "rounds": 1, "steps": 1}
@@ -37,19 +51,33 @@ TABLE |= {"scores": {"dice": {}}, "layout": {}}
 LEFT_OUT = {SiteFile: {}, ServerFile: {}, Study: STUDY, TableYaml: TABLE}
 # Programs that are not FedMed's: what they take is said by their own pages.
 OTHERS = {"cd", "cp", "curl", "export", "ffmpeg", "gpg", "grep", "nvflare", "printf", "source", "ssh", "tail", "tar"}
-OTHERS |= {"mkdir", "python3.11", "sha256sum", "tensorboard"}
+OTHERS |= {"mkdir", "podman", "podman-compose", "python3.11", "sha256sum", "sudo", "tensorboard"}
+
+
+def pages() -> dict[str, str]:
+    """Path -> text of each page."""
+    found = sorted({page for pattern in PAGES for page in CHECKOUT.glob(pattern)})
+    return {str(page.relative_to(CHECKOUT)): page.read_text(encoding="utf-8") for page in found}
+
+
+def blocks_of(text: str) -> list[tuple[int, str, str]]:
+    """(line, language, content) of each block of a page that has no comment of its own."""
+    shown = (found for found in BLOCK.finditer(text) if not found[1] and not found[3].startswith("{"))  # Sphinx's own
+    return [(text.count("\n", 0, one.start(4)), one[3], dedent(one[2] + one[4])) for one in shown]
+
+
+def run_blocks(page: str, text: str) -> list[str]:
+    """Contents of the blocks of a page that ``RUN`` names."""
+    begin = RUN[page][0] if page in RUN else None
+    return [content for _, name, content in blocks_of(text) if begin and f"{name}\n{content}".startswith(begin)]
 
 
 def blocks() -> list[Any]:
-    result = []
-    for page in sorted({page for pattern in PAGES for page in CHECKOUT.glob(pattern)}):
-        text = page.read_text(encoding="utf-8")
-        for found in BLOCK.finditer(text):
-            line = text.count("\n", 0, found.start(4))
-            name = f"{page.relative_to(CHECKOUT)}:{line}"
-            if not found[1] and not found[3].startswith("{"):  # that is Sphinx's own
-                result.append(pytest.param(found[3], dedent(found[2] + found[4]), id=name))
-    return result
+    return [
+        pytest.param(language, content, id=f"{page}:{line}")
+        for page, text in pages().items()
+        for line, language, content in blocks_of(text)
+    ]
 
 
 def check_yaml(text: str, folder: Path) -> None:
@@ -142,3 +170,43 @@ CHECKS = {
 def test_a_block_is_right(language, text, tmp_path):
     assert language in CHECKS, f"say what the block is ({', '.join(CHECKS)}), or why it is not run"
     CHECKS[language](text, tmp_path)
+
+
+@pytest.mark.parametrize(("page", "text"), pages().items(), ids=pages())
+def test_a_page_says_that_its_blocks_are_not_run(page, text):
+    shown, run = blocks_of(text), run_blocks(page, text)
+    said = f"begin it with {CHECKED!r}, or name in RUN what runs its blocks; leave that line out where none is left"
+    assert text.startswith(CHECKED) == (len(run) < len(shown)), said
+    assert (page in RUN) == bool(run), "RUN names blocks that the page has"
+    assert page not in RUN or Path(page).name in (CHECKOUT / RUN[page][1]).read_text(encoding="utf-8")
+
+
+def test_the_page_of_videos_runs_as_it_stands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    writer = cv2.VideoWriter("a.mp4", cv2.VideoWriter_fourcc(*"mp4v"), 1, (64, 48))
+    Path("frames_of_b").mkdir()
+    for second in range(16):
+        writer.write(frame := np.full((48, 64, 3), 10 * second + 50, np.uint8))
+        cv2.imwrite(f"frames_of_b/{second}.png", frame)
+    writer.release()
+    listed = "".join(f"{second}.png,{second}\n" for second in range(16))
+    Path("frames_of_b/frames.csv").write_text("file,second\n" + listed)
+    shown = execute("docs/data/video.md", cache_dir=tmp_path / "cache")
+    assert shown["batch"]["image"].shape == (2, 16, 3, 224, 224) and set(shown["batch"]["video"].tolist()) <= {0, 1}
+
+
+def test_the_page_of_tecno_runs_as_it_stands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("clock").mkdir()
+    tensors = {"features.conv.weight": torch.ones(2), "features.bn.running_var": torch.ones(2)}
+    torch.save({"model": tensors}, "best_FL_global_model.pt")
+    execute("docs/methods/tecno.md", torch=torch)
+    written = torch.load("clock/best_FL_global_model.pt", weights_only=True)["model"]
+    assert [tensor.tolist() for tensor in written.values()] == [[0, 0], [1, 1]]
+
+
+def execute(page: str, **variables: object) -> dict[str, Any]:
+    """Run the blocks of a page one after the other; what the page says before them is given. Returns its variables."""
+    for content in run_blocks(page, pages()[page]):
+        exec(content, variables)
+    return variables
