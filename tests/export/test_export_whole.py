@@ -169,7 +169,7 @@ def test_metadata_tell_the_run(exported_bundle, finished_run):
     assert meta["changelog"].items() > base["changelog"].items() and meta["version"] in meta["changelog"]
     assert "without weights" in base["description"] and "without weights" not in meta["description"]
     for side in ("inputs", "outputs"):
-        assert all(t["spatial_shape"] == [32, 32, 16] for t in meta["network_data_format"][side].values())
+        assert all(t["spatial_shape"] == [48, 40, 16] for t in meta["network_data_format"][side].values())
     assert (fed["job"], fed["rounds"], fed["steps"], fed["seed"], fed["overlays"]) == ("study", 2, 2, 0, ["demo"])
     assert fed["overrides"]["pixdim"] == [8.0, 8.0, 16.0] and fed["software"] == run["versions"]
     assert fed["number_of_sites"] == {"supervised": 1, "unsupervised": 1, "evaluate": 1}
