@@ -345,7 +345,7 @@ def test_a_control_that_leaves_sites_out_may_lack_the_adaptation_and_nothing_els
 
 
 def test_the_script_takes_both_folders_and_no_two_that_say_the_same(three, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedmed.reports.run_page.write_pngs", lambda run, out: [])
+    monkeypatch.setattr("fedmed.reports.run_page.write_pngs", lambda run, out, figures: [])
     script, places = fedmed("report"), [tmp_path / "left", tmp_path / "adapted"]
     for name, place in zip(("control", "control_adapted"), places, strict=True):
         (three / name).rename(place)

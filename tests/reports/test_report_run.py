@@ -131,7 +131,7 @@ def script():
 
 def test_it_prints_the_table_and_the_absolute_path(script, fake_run, capsys, monkeypatch):
     folder = fake_run(rounds=1)
-    monkeypatch.setattr("fedmed.reports.run_page.write_pngs", lambda run, out: [])
+    monkeypatch.setattr("fedmed.reports.run_page.write_pngs", lambda run, out, figures: [])
     monkeypatch.chdir(folder.parent)
     assert script([folder.name, "--out", "here"]) == 0
     printed = capsys.readouterr().out

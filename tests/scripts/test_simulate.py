@@ -360,7 +360,7 @@ SAME = "('control' if w.name == 'control' else 'run')"
 @pytest.fixture
 def no_pictures(monkeypatch):
     """PNGs take most of a report's time."""
-    monkeypatch.setattr("fedmed.reports.run_page.write_pngs", lambda run, out: [])
+    monkeypatch.setattr("fedmed.reports.run_page.write_pngs", lambda run, out, figures: [])
 
 
 def line(runs, workspace, *options):

@@ -1,11 +1,12 @@
 """The report of a run: one HTML page that needs nothing else, and PNGs beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from fedmed.errors import FedMedError
 from fedmed.reports import alone, curves, gain_words, notes, palette, plots
@@ -56,8 +57,9 @@ def write_report(folder: str | Path, out: str | Path | None = None, controls: Se
     try:
         out.mkdir(parents=True, exist_ok=True)
         with plots.style():
-            pngs = write_pngs(run, out)
-            html = page(run)
+            figures = drawn(run)
+            pngs = write_pngs(run, out, figures)
+            html = page(run, figures)
         path = out / "report.html"
         path.write_text(html, encoding="utf-8")
     except OSError as error:
@@ -65,15 +67,20 @@ def write_report(folder: str | Path, out: str | Path | None = None, controls: Se
     return Report(path, pngs)
 
 
-def write_pngs(run: Run, out: Path) -> list[Path]:
+def drawn(run: Run) -> dict[str, Figure]:
+    """Draw every chart, by name."""
+    return {name: chart.draw(run) for name, chart in charts(run).items()}
+
+
+def write_pngs(run: Run, out: Path, figures: Mapping[str, Figure]) -> list[Path]:
     """Write every chart and every site's pictures as PNG; pictures of an earlier report of the folder are removed."""
     for old in (path for pattern in OF_SITES for path in out.glob(pattern)):
         old.unlink()
-    figures, report = {name: chart.draw(run) for name, chart in charts(run).items()}, report_of(run)
-    figures |= {f"slices_{site.name}": drawing for site in run.sites if (drawing := report.figure(run, site))}
-    for name, drawing in figures.items():
+    report = report_of(run)
+    of_sites = {f"slices_{site.name}": drawing for site in run.sites if (drawing := report.figure(run, site))}
+    for name, drawing in {**figures, **of_sites}.items():
         plots.png(drawing, out / f"{name}.png")
-    return [out / f"{name}.png" for name in figures]
+    return [out / f"{name}.png" for name in (*figures, *of_sites)]
 
 
 def charts(run: Run) -> dict[str, Chart]:
@@ -91,8 +98,10 @@ def charts(run: Run) -> dict[str, Chart]:
     return named | ({"alone": Chart(alone_chart)} if told else {})
 
 
-def page(run: Run) -> str:
-    report, drawn = report_of(run), charts(run)
+def page(run: Run, figures: Mapping[str, Figure] | None = None) -> str:
+    """Return the report's page; ``figures``: its charts, where they have been drawn."""
+    report, named = report_of(run), charts(run)
+    figures = drawn(run) if figures is None else figures
     return fill_template(
         "report.html.j2",
         run=run,
@@ -102,8 +111,8 @@ def page(run: Run) -> str:
         notes=notes,
         unchanged=[line.index + 1 for line in run.rounds if not line.aggregated],
         method_charts=[name for section in sections_of(run) for name in section.charts(run) if name not in EVERY_RUN],
-        captions={name: chart.caption for name, chart in drawn.items()},
-        charts={name: Markup(plots.svg(chart.draw(run), name)) for name, chart in drawn.items() if name != SLIDES_ONLY},
+        captions={name: chart.caption for name, chart in named.items()},
+        charts={name: Markup(plots.svg(one, name)) for name, one in figures.items() if name != SLIDES_ONLY},
         settings=settings(run),
         summaries=summaries(run),
         gain=gain_words,
