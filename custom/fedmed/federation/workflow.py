@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from fedmed.errors import RoundFailed
 from fedmed.federation.personal_layers import Evaluated, PersonalLayers
 from fedmed.federation.server import Server
@@ -121,7 +123,7 @@ class Closing:
         With partial sharing only labelled sites that took part have a trained private part. The others get a labelled
         site's, or the mean of all, if it was released; else they are left out, and that is said.
         """
-        server, model, tasks = self.server, self._model(name), {}
+        model, tasks = self._model(name), {}
         for site, role in self.study.sites.items():
             reason = self._no_layers(site, role, model)
             lent = self.personal_layers.lend(site, model) if reason else {}
@@ -129,11 +131,7 @@ class Closing:
                 self.untested |= {site: reason} if name == SELECTED else {}
                 log.warning("site '%s' is not scored: it has no trained private layers: %s", site, reason)
                 continue
-            private, kept = model.private.get(site), server.checkpoints.needed_of(site)
-            task = server.tasks.make("evaluate", site, model.round, model.tensors, private, kept)
-            tasks[site] = server.exchange.fill_scoring(task, site)
-            tasks[site].tensors |= lent
-            tasks[site].model = model.name
+            tasks[site] = self._scoring_task(model.name, site, model, lent)
             if reason:
                 self.decoder_of[model.name, site] = str(self.personal_layers.owner)
         if name == SELECTED and self.study.gain:
@@ -143,16 +141,22 @@ class Closing:
 
     def _with_released(self, model: Evaluated) -> dict[str, Task]:
         """Labelled sites test the selected model with the layers that others released, in place of their own."""
-        server, tasks = self.server, {}
+        tasks = {}
         for site in self.study.of_role("supervised"):
             if site in model.private and (layers := self.personal_layers.instead_of(site)):
-                private, kept = model.private[site], server.checkpoints.needed_of(site)
-                task = server.tasks.make("evaluate", site, model.round, model.tensors, private, kept)
-                tasks[site] = server.exchange.fill_scoring(task, site)
-                tasks[site].tensors |= layers
-                tasks[site].model = RELEASED
+                tasks[site] = self._scoring_task(RELEASED, site, model, layers)
                 self.decoder_of[RELEASED, site] = str(self.personal_layers.owner)
         return tasks
+
+    def _scoring_task(self, name: str, site: str, model: Evaluated, layers: Mapping[str, Tensor]) -> Task:
+        """The task to test a model under a name, with private layers that come along."""
+        server, private = self.server, model.private.get(site)
+        kept = server.checkpoints.needed_of(site)
+        task = server.tasks.make("evaluate", site, model.round, model.tensors, private, kept)
+        task = server.exchange.fill_scoring(task, site)
+        task.tensors |= layers
+        task.model = name
+        return task
 
     def _no_layers(self, site: str, role: str, model: Evaluated) -> str:
         """Say why a site has no private layers to be scored with; empty where it has, or needs none."""

@@ -57,7 +57,7 @@ def write_report(folder: str | Path, out: str | Path | None = None, controls: Se
     try:
         out.mkdir(parents=True, exist_ok=True)
         with plots.style():
-            figures = drawn(run)
+            figures = drawn(run, charts(run))
             pngs = write_pngs(run, out, figures)
             html = page(run, figures)
         path = out / "report.html"
@@ -67,9 +67,9 @@ def write_report(folder: str | Path, out: str | Path | None = None, controls: Se
     return Report(path, pngs)
 
 
-def drawn(run: Run) -> dict[str, Figure]:
-    """Draw every chart, by name."""
-    return {name: chart.draw(run) for name, chart in charts(run).items()}
+def drawn(run: Run, named: Mapping[str, Chart]) -> dict[str, Figure]:
+    """Draw charts, by name."""
+    return {name: chart.draw(run) for name, chart in named.items()}
 
 
 def write_pngs(run: Run, out: Path, figures: Mapping[str, Figure]) -> list[Path]:
@@ -101,7 +101,7 @@ def charts(run: Run) -> dict[str, Chart]:
 def page(run: Run, figures: Mapping[str, Figure] | None = None) -> str:
     """Return the report's page; ``figures``: its charts, where they have been drawn."""
     report, named = report_of(run), charts(run)
-    figures = drawn(run) if figures is None else figures
+    figures = drawn(run, named) if figures is None else figures
     return fill_template(
         "report.html.j2",
         run=run,
