@@ -40,7 +40,6 @@ def pytest_collection():
 
 def pytest_collection_finish():
     """Leave the modules out of garbage collections, which otherwise take much of the time of the tests."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 

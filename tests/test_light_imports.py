@@ -6,10 +6,12 @@ import sys
 SCRIPT = """
 import sys
 import fedmed
+import fedmed.flare.executors
 import monai.networks.nets
 import monai.visualize.utils
 from ignite.handlers import checkpoint
-assert not {"transformers", "matplotlib.figure", "torch.distributed.fsdp"} & set(sys.modules)
+heavy = {"transformers", "matplotlib.figure", "torch.distributed.fsdp", "pandas", "itk", "scipy.signal", "scipy.stats"}
+assert not heavy & set(sys.modules)
 assert monai.networks.nets.Transchex
 
 assert not isinstance([], checkpoint.ZeroRedundancyOptimizer)
@@ -22,6 +24,14 @@ assert optim.DistributedOptimizer is sys.modules["torch.distributed.optim"].Dist
 assert monai.visualize.utils.plt.get_cmap("gray").name == "gray"
 import matplotlib.pyplot as plt
 assert plt is sys.modules["matplotlib.pyplot"] and plt.figure is monai.visualize.utils.plt.figure
+
+import monai.data
+import monai.data.image_reader
+import numpy
+assert monai.data.UltrasoundConfidenceMap()(numpy.random.rand(20, 20)).shape == (20, 20)
+assert "scipy.signal" in sys.modules
+assert isinstance(monai.data.utils.pd.DataFrame({"a": [1]}), monai.data.utils.DataFrame)
+assert monai.data.image_reader.has_itk and monai.data.image_reader.itk.Image is sys.modules["itk"].Image
 from transformers import PvtV2Config
 """
 

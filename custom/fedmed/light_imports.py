@@ -1,14 +1,15 @@
 """Keep MONAI and Ignite from loading at once what they need for things that are hardly ever used.
 
-transformers, for a network that nobody uses here; matplotlib's pyplot; and the distributed optimizers of PyTorch, which
-compile themselves and bring sympy. They would cost each process of server and sites some three seconds and 130 MB. All
-of them are there for whoever imports them.
+transformers, for a network that nobody uses here; matplotlib's pyplot, pandas, ITK and parts of SciPy; and the
+distributed optimizers of PyTorch, which compile themselves and bring sympy. They would cost each process of server and
+sites some five seconds and 200 MB. All of them are there for whoever imports them.
 """
 
 import importlib
+import importlib.util
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -16,6 +17,10 @@ from typing import Any
 
 WITHOUT = {"transformers": "monai.networks.nets.transchex"}  # can do without
 LATER = {"matplotlib.pyplot": "monai", "torch.distributed.optim": "ignite.handlers.checkpoint"}
+OPTIONAL = "monai.utils.module"  # its function optional_import loads what MONAI can do without
+OPTIONAL_LATER = {"itk", "pandas"} | {
+    f"scipy.{part}" for part in ("ndimage", "optimize", "signal", "sparse", "sparse.csgraph", "sparse.linalg", "spatial")
+}
 CHECKED = "ZeroRedundancyOptimizer"  # Ignite looks whether an object is one
 _lock = threading.Lock()
 
@@ -39,12 +44,53 @@ class LightImports(MetaPathFinder):
         user = WITHOUT.get(name.partition(".")[0])
         if user and _being_loaded(user):
             raise ModuleNotFoundError(f"{name} is not loaded for {user}", name=name)
+        if name == OPTIONAL:
+            return _with_optional_later(PathFinder.find_spec(name, path))
         if name not in LATER or not _being_loaded(LATER[name]):
             return None
         spec = PathFinder.find_spec(name, path)
         if spec is not None:
             spec.loader = _LaterLoader()
         return spec
+
+
+def _with_optional_later(spec: ModuleSpec | None) -> ModuleSpec | None:
+    """Let MONAI's ``optional_import`` load what is in ``OPTIONAL_LATER`` when something of it is used."""
+    if spec is None or spec.loader is None:
+        return spec
+    load: Callable[[ModuleType], None] = spec.loader.exec_module
+
+    def load_and_wrap(loaded: ModuleType) -> None:
+        load(loaded)
+        at_once = loaded.optional_import
+        there = {name for name in OPTIONAL_LATER if importlib.util.find_spec(name.partition(".")[0])}
+
+        def optional_import(module: str, *args: Any, **kwargs: Any) -> tuple[Any, bool]:
+            """As MONAI's own, but some modules are loaded later."""
+            if module not in there:
+                return at_once(module, *args, **kwargs)
+            return OptionalLater(lambda: at_once(module, *args, **kwargs)[0]), True
+
+        loaded.optional_import = optional_import  # type: ignore[attr-defined]
+
+    spec.loader.exec_module = load_and_wrap  # type: ignore[method-assign]
+    return spec
+
+
+class OptionalLater:
+    """Stands for a module, a class or a function that is loaded when it is used."""
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        self._load = load
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._load(), name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._load()(*args, **kwargs)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, self._load())
 
 
 class _LaterLoader(Loader):

@@ -9,7 +9,7 @@ from functools import partial
 from inspect import Parameter, signature
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import Field, create_model, model_validator
+from pydantic import ConfigDict, Field, create_model, model_validator
 
 from research.runner.label_scores import VIEWS
 from research.runner.patient_claims import PATIENT_RULE
@@ -25,6 +25,7 @@ Sites = Annotated[list[str], Field(min_length=1), "site"]
 Score = Annotated[str | None, "score"]  # None = the table's first
 Looked = tuple[str, str, Iterable[Any]]  # of what, the numbers in words, and what must be true, such as of every seed
 
+WITHOUT_SOURCE = ConfigDict(use_attribute_docstrings=False)  # pydantic would look long for the class's own source
 Made = TypeVar("Made", bound="FromFunction")
 
 SEED_RULE = """\
@@ -47,6 +48,8 @@ class FromFunction:
 
 class FunctionClaim(FromFunction, TableClaim):
     """Base of claims that are functions of what they are judged by."""
+
+    model_config = WITHOUT_SOURCE
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -136,6 +139,7 @@ def judged_by(
 class FunctionLayout(FromFunction, TableLayout):
     """Base of layouts that are functions: of a :class:`ShownTable`, to the content of each file by its name."""
 
+    model_config = WITHOUT_SOURCE
     files: ClassVar[Collection[str]]
 
     def check(self, arms: Sequence[ShownArm], scores: Collection[str]) -> None:

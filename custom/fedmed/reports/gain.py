@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, number
@@ -267,7 +267,7 @@ def patients_to_tell(error: float, patients: int, difference: float) -> float:
         error: standard error with so many ``patients``, s / √patients.
         difference: to be shown; not 0.
     """
-    return float(((norm.ppf(0.975) + norm.ppf(0.8)) * error / difference) ** 2 * patients)
+    return float(((ndtri(0.975) + ndtri(0.8)) * error / difference) ** 2 * patients)
 
 
 def _known(cases: pd.DataFrame, needed: Sequence[str]) -> pd.DataFrame:

@@ -6,14 +6,16 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from fedmed.errors import DataError, FedMedError
 from fedmed.files import read_json
 from fedmed.plain_text import every_text, in_terminal
+
+if TYPE_CHECKING:
+    import pandas as pd  # when it is used: it takes long to load, and sites read no tables
 
 DAMAGED = "the run is damaged, start it again"
 Numbers = dict[str, dict[str, float | None]]
@@ -76,8 +78,10 @@ def read_arrays(path: Path, keys: Sequence[str], also: Sequence[str] = ()) -> li
         raise DataError(f"cannot read the picture {path}: {error}; evaluate the site again") from error
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path) -> "pd.DataFrame":
     """Read a CSV file with a head, every cell as text on one line; a missing file is empty."""
+    import pandas as pd
+
     if not path.is_file():
         return pd.DataFrame()
     try:
@@ -86,12 +90,14 @@ def read_table(path: Path) -> pd.DataFrame:
         raise FedMedError(f"cannot read {path}: {error}; evaluate the site again") from error
 
 
-def column(table: pd.DataFrame, name: str) -> np.ndarray:
+def column(table: "pd.DataFrame", name: str) -> np.ndarray:
     """One column of ``cases.csv`` as floats (n,); NaN where a cell is empty, not a number or not finite.
 
     Raises:
         FedMedError: there is no such column.
     """
+    import pandas as pd
+
     if table.empty:
         return np.empty(0)
     if name not in table:

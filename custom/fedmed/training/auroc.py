@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from ignite.engine import Engine, Events
 from numpy.typing import ArrayLike
-from scipy.stats import binomtest
 
 from fedmed.errors import DataError, FedMedError
 from fedmed.training.calibration import Collected
@@ -81,6 +80,8 @@ def macro_auroc_interval(
 
 def accuracy_interval(right: int, cases: int) -> tuple[float, float]:
     """Return the 95 % interval of a share, by Wilson's score; ``cases`` at least 1."""
+    from scipy.stats import binomtest  # takes a second to load
+
     interval = binomtest(right, cases).proportion_ci(0.95, method="wilson")
     return float(interval.low), float(interval.high)
 

@@ -10,7 +10,6 @@ import torch
 from ignite.engine import Engine, Events
 from ignite.handlers import EpochOutputStore
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import softmax
 from torch import Tensor
 
@@ -103,6 +102,8 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
         return HOTTEST
     if _slope(1 / COLDEST, values, truth) <= 0:
         return COLDEST
+    from scipy.optimize import brentq  # takes long to load
+
     return 1 / brentq(_slope, 1 / HOTTEST, 1 / COLDEST, args=(values, truth), xtol=1e-12)
 
 

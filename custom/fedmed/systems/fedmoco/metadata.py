@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from monai.networks.utils import eval_mode
-from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from fedmed.errors import DataError, FedMedError
@@ -118,6 +117,8 @@ def similarity_of(before: Tensor, after: Tensor) -> float:
     Raises:
         FedMedError: the vectors have different lengths.
     """
+    from scipy.stats import rankdata  # takes a second to load
+
     if before.shape != after.shape or before.ndim != 1:
         raise FedMedError(
             f"dissimilarities of shapes {tuple(before.shape)} and {tuple(after.shape)} cannot be compared; compute "
