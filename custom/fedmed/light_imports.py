@@ -19,7 +19,8 @@ WITHOUT = {"transformers": "monai.networks.nets.transchex"}  # can do without
 LATER = {"matplotlib.pyplot": "monai", "torch.distributed.optim": "ignite.handlers.checkpoint"}
 OPTIONAL = "monai.utils.module"  # its function optional_import loads what MONAI can do without
 OPTIONAL_LATER = {"itk", "pandas"} | {
-    f"scipy.{part}" for part in ("ndimage", "optimize", "signal", "sparse", "sparse.csgraph", "sparse.linalg", "spatial")
+    f"scipy.{part}"
+    for part in ("ndimage", "optimize", "signal", "sparse", "sparse.csgraph", "sparse.linalg", "spatial")
 }
 CHECKED = "ZeroRedundancyOptimizer"  # Ignite looks whether an object is one
 _lock = threading.Lock()

@@ -104,6 +104,7 @@ def test_a_site_tells_rounded_numbers_and_of_few_images_counts_alone(tmp_path):
             "a part that is not a number",
         ),
         ({"size": {"x": {"low": 1, "median": 1, "high": 2}}}, "other axes than rows, columns"),
+        ({"grid": {"1.1": 0.5}}, "its 'grid' has other fields than 4 rows of 4"),
         ({"values": {"Smith": 0.5}}, "a name that it may not have"),
         ({"counts": None}, "not a list of at most 100 names"),
     ],
@@ -180,6 +181,38 @@ def test_pictures_tell_shares_of_classes_and_no_word_of_their_own(tmp_path):
     assert name == "s" and text.startswith("10 % of its labels are none of the study's classes: normal, ")
 
 
+CHEST = np.array([[90, 120, 120, 90], [140, 120, 125, 140], [135, 150, 160, 130], [140, 200, 200, 135]], np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("odd", "says"),
+    [
+        (lambda chest: chest, ""),
+        (lambda chest: chest - 40, ""),
+        (lambda chest: 255 - chest, "bright where the others' are dark (correlation -1.0): are they inverted?"),
+        (lambda chest: chest[::-1], "its images look upside down"),
+        (np.rot90, "its images look turned by 270°"),
+    ],
+)
+@pytest.mark.parametrize("sites", [2, 3])
+def test_inverted_and_turned_pictures_are_told_by_where_they_are_bright(odd, says, sites, tmp_path):
+    bundle, told = Bundle("cxr_classification"), {}
+    for site in range(sites):
+        folder = tmp_path / str(site)
+        folder.mkdir()
+        for place in range(6):
+            chest = (odd if site == sites - 1 else np.copy)(CHEST + np.uint8(place))
+            Image.fromarray(np.kron(chest, np.ones((8, 8), np.uint8))).save(folder / f"{place}.png")
+        (folder / "datalist.json").write_text(json.dumps({"unlabeled": [{"image": f"{n}.png"} for n in range(6)]}))
+        (tmp_path / "site.yaml").write_text(yaml.safe_dump({"data_root": str(folder), "device": "cpu", **ALLOWED}))
+        settings = load_file(tmp_path / "site.yaml")
+        told[str(site)] = site_fingerprint(settings, kind_of(bundle), bundle, "unsupervised", 0)
+        assert not fault(told[str(site)]) and len(told[str(site)]["grid"]) == 16
+    found = dict(compare(told, expected(bundle)))
+    assert set(found) == ({str(site) for site in range(sites)} if says and sites == 2 else {"2"} if says else set())
+    assert says in found.get(str(sites - 1), "")
+
+
 def test_of_a_video_one_frame_is_decoded_and_its_table_read(tmp_path, monkeypatch):
     for place in range(5):
         (tmp_path / f"v{place}").mkdir()
@@ -198,7 +231,7 @@ def test_of_a_video_one_frame_is_decoded_and_its_table_read(tmp_path, monkeypatc
     monkeypatch.setattr(FrameFolder, "frames", frames)
     facts = [videos.measure_phases(one, ["one", "two"], None) for one in files]
     assert facts[0].size == (48, 64) and decoded == [0] * 5
-    assert summary(facts, ("rows", "columns"))["classes"] == {"0": 0.25, "1": 0.75}
+    assert summary(facts, ("rows", "columns"), ())["classes"] == {"0": 0.25, "1": 0.75}
     (tmp_path / "v0.csv").write_text("second,phase\n0,other\n")
     with pytest.raises(DataError, match="unknown"):
         videos.measure_phases(files[0], ["one", "two"], None)

@@ -5,10 +5,14 @@ far from that. Thresholds are wide: hospitals differ, and only what would spoil 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median_low
+from statistics import median_high, median_low
 from typing import Any
+
+import numpy as np
+
+from fedmed.messages.fingerprint import GRID
 
 Values = Mapping[str, Any]  # a site's fingerprint
 Finding = tuple[str, str]  # site, and what does not fit
@@ -19,7 +23,14 @@ FAR = 0.25  # of the usual range of intensities: so much are both its ends shift
 NARROW, WIDE = 0.4, 2.5  # times that range: another unit
 OFFSET, NEAR = 1024.0, 150.0  # of raw values of CT, and how near a shift must come to it
 DARKER = 0.3  # of the brightness of pictures, 0 to 1
+OPPOSITE = -0.2  # correlation of where pictures are bright
+TURNED = 0.25  # by which it is higher once a site's are turned
 ASIDE = 0.03  # by which the middle of the brightness lies beside the image's, for its side to be known
+TURNS: Mapping[str, Callable[[Any], Any]] = {  # a mirrored chest is too much like one that is not
+    "upside down": lambda grid: grid[::-1],
+    "turned by 90°": np.rot90,
+    "turned by 270°": lambda grid: np.rot90(grid, 3),
+}
 SIDES = {"x": "left and right", "y": "back and front", "z": "feet and head"}
 
 
@@ -45,6 +56,7 @@ def compare(sites: Mapping[str, Values], expected: Expected) -> list[Finding]:
     for kind in images:
         alike = {site: values for site, values in sorted(sites.items()) if values["images"] == kind}
         findings += [*_spacing(alike), *_sizes(alike), *_intensity(alike, kind), *_directions(alike, expected)]
+        findings += _pictures(alike)
     return sorted(findings, key=lambda finding: finding[0])
 
 
@@ -135,6 +147,32 @@ def _directions(sites: Mapping[str, Values], expected: Expected) -> Iterator[Fin
             if min(abs(theirs - 0.5), abs(usual[axis] - 0.5)) >= ASIDE and (theirs - 0.5) * (usual[axis] - 0.5) < 0:
                 text = f"the middle of the brightness lies at {theirs:g} along {axis} and usually at {usual[axis]:g}"
                 yield site, f"{text}: are {SIDES[axis]} exchanged? Compare one image with another site's in a viewer"
+
+
+def _pictures(sites: Mapping[str, Values]) -> Iterator[Finding]:
+    """Compare where pictures are bright: inverted ones correlate with the others' negatively, turned ones less."""
+    grids = {
+        site: np.reshape([values["grid"][name] for name in GRID], (4, 4))
+        for site, values in sites.items()
+        if "grid" in values and len(set(values["grid"].values())) > 1
+    }
+    for site, grid in grids.items():
+        others = [other for name, other in grids.items() if name != site]
+        if not others:
+            return
+        alike = median_high(_likeness(grid, others))  # by both medians, sites that are as they should be are not named
+        turned = {name: median_low(_likeness(turn(grid), others)) for name, turn in TURNS.items()}
+        best = max(turned, key=turned.__getitem__)
+        if alike < OPPOSITE and -alike > turned[best]:
+            text = f"its images are bright where the others' are dark (correlation {alike:.1f})"
+            yield site, f"{text}: are they inverted? Export them as the others are (DICOM: MONOCHROME2)"
+        elif turned[best] > max(alike, 0) + TURNED:
+            yield site, f"its images look {best}: look at one of them beside another site's"
+
+
+def _likeness(grid: Any, others: Sequence[Any]) -> list[float]:
+    """Correlation of a site's fields with those of each other site."""
+    return [float(np.corrcoef(grid.ravel(), other.ravel())[0, 1]) for other in others]
 
 
 def _usual(sites: Mapping[str, Values], name: str) -> dict[str, float]:

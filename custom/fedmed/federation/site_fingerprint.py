@@ -19,7 +19,7 @@ from fedmed.data.fingerprint.facts import ImageFacts, Read, summary
 from fedmed.errors import DataError
 from fedmed.kinds.find_kind import named_class
 from fedmed.kinds.kind import Kind
-from fedmed.messages.fingerprint import AXES, LISTS, NAME, rounded_up
+from fedmed.messages.fingerprint import AXES, GRID, LISTS, NAME, rounded_up
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
 
@@ -76,7 +76,7 @@ def _measured(
 
 
 def _told(facts: Sequence[ImageFacts], image: str) -> dict[str, Any]:
-    made = summary(facts, AXES[image])
+    made = summary(facts, AXES[image], GRID)
     return {**made, "classes": _in_steps(made["classes"])} if "classes" in made else made
 
 

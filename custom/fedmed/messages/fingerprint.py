@@ -8,6 +8,7 @@
     spacing      the same in mm; ``extent``: size times spacing, in mm
     intensity    low, median, high: 0.5, 50 and 99.5 % of an image's voxels, the median over the images
     centre       axis -> where the middle of the brightness lies, from 0 to 1
+    grid         of pictures: field -> mean brightness there, 0 to 1, of all images; 4 × 4 fields, named row.column
     orientation  code such as RAS -> share of the images stored so
     values       value of masks -> share of their voxels
     classes      number of one of the study's classes -> share of the labels; ``other_classes``: of all others
@@ -23,11 +24,13 @@ NAME = "fingerprint"  # of the task, of the study's key, and in a site's `privac
 STEP = 5  # counts are multiples of it, so that no exact number of patients leaves
 TELLS = (
     "how many images the site has, in steps of 5, and how large, how coarse and how bright they are: medians and "
-    "percentiles over at most 50 of them; shares of labels; the memory of its device"
+    "percentiles over at most 50 of them, and of pictures the mean brightness of 4 × 4 fields; shares of labels; "
+    "the memory of its device"
 )
 AXES = {"volume": ("x", "y", "z"), "picture": ("rows", "columns"), "video": ("rows", "columns")}
 LISTS = ("training", "validation", "testing", "unlabeled")
 THREE = ("low", "median", "high")
+GRID = tuple(f"{row}.{column}" for row in range(1, 5) for column in range(1, 5))
 CODES = re.compile("(?=.*[LR])(?=.*[AP])(?=.*[SI])[LRAPSI]{3}")
 WHOLE = re.compile(r"-?[0-9]{1,5}")
 LARGEST, MOST = 1e7, 100  # of a number; of values and classes
@@ -51,6 +54,8 @@ def fault(values: Any) -> str:
     if lacking := [name for name in ("images", "device", "memory", "counts") if name not in values]:
         return f"it lacks '{lacking[0]}'"
     axes = AXES[values["images"]]
+    if "grid" in values and {*values["grid"]} != {*GRID}:
+        return "its 'grid' has other fields than 4 rows of 4"
     odd = [name for name in ("size", "spacing", "extent", "centre") if name in values and {*values[name]} != {*axes}]
     return f"its '{odd[0]}' has other axes than {', '.join(axes)}" if odd else ""
 
@@ -102,6 +107,7 @@ FORM: Mapping[str, Wrong] = {
     "extent": _named(_AXIS, _three),
     "intensity": lambda value: _three(value, -LARGEST),
     "centre": _named(_AXIS, _SHARE),
+    "grid": _named(GRID.__contains__, _SHARE),
     "orientation": _named(CODES.fullmatch, _SHARE),
     "values": _named(WHOLE.fullmatch, _SHARE),
     "classes": _named(WHOLE.fullmatch, _SHARE),

@@ -25,6 +25,7 @@ class ImageFacts:
         size, spacing: along each axis, in voxels or pixels, and mm.
         intensity: the values that 0.5, 50 and 99.5 % of its voxels do not exceed.
         centre: along each axis, where the middle of its brightness lies, 0 to 1.
+        grid: mean brightness of 4 × 4 fields, row by row.
         orientation: of the file's axes, such as RAS.
         values: value of its mask -> voxels.
         labels: number of a class -> how often its table says it.
@@ -34,6 +35,7 @@ class ImageFacts:
     spacing: tuple[float, ...] = ()
     intensity: tuple[float, ...] = ()
     centre: tuple[float, ...] = ()
+    grid: tuple[float, ...] = ()
     orientation: str = ""
     values: Mapping[int, float] = field(default_factory=dict)
     labels: Mapping[int, float] = field(default_factory=dict)
@@ -44,8 +46,12 @@ class ImageFacts:
         return tuple(n * mm for n, mm in zip(self.size, self.spacing, strict=False))
 
 
-def summary(facts: Sequence[ImageFacts], axes: Sequence[str]) -> dict[str, Any]:
-    """Put the facts of many images together, in the form of :mod:`fedmed.messages.fingerprint`."""
+def summary(facts: Sequence[ImageFacts], axes: Sequence[str], grid: Sequence[str]) -> dict[str, Any]:
+    """Put the facts of many images together, in the form of :mod:`fedmed.messages.fingerprint`.
+
+    Args:
+        axes, grid: names of an image's axes, and of the fields of a picture, row by row.
+    """
     made: dict[str, Any] = {}
     for name in ("size", "spacing", "extent"):
         if rows := [row for one in facts if (row := getattr(one, name))]:
@@ -55,6 +61,8 @@ def summary(facts: Sequence[ImageFacts], axes: Sequence[str]) -> dict[str, Any]:
         made["intensity"] = _three(np.median(rows, axis=0))
     if rows := [one.centre for one in facts if one.centre]:
         made["centre"] = {axis: round(float(v), 2) for axis, v in zip(axes, np.median(rows, axis=0), strict=True)}
+    if rows := [one.grid for one in facts if one.grid]:
+        made["grid"] = {name: round(float(v), 2) for name, v in zip(grid, np.mean(rows, axis=0), strict=True)}
     if codes := Counter(one.orientation for one in facts if one.orientation):
         made["orientation"] = {code: round(n / codes.total(), 1) for code, n in sorted(codes.items())}
     if values := _mean_shares(one.values for one in facts):
@@ -101,6 +109,14 @@ def middle(values: NDArray[Any], low: float, high: float) -> tuple[float, ...]:
         along = weights.sum(axis=others, dtype=np.float64)
         places.append(float(along @ np.arange(length)) / total / (length - 1) if total > 0 and length > 1 else 0.5)
     return tuple(places)
+
+
+def fields(image: NDArray[Any]) -> tuple[float, ...]:
+    """Mean brightness of 4 × 4 fields of a picture (rows, columns), row by row; empty of a smaller one."""
+    if min(image.shape) < 4 or not np.isfinite(image).all():
+        return ()
+    parts = (np.array_split(band, 4, axis=1) for band in np.array_split(image, 4, axis=0))
+    return tuple(float(np.clip(part.mean(dtype=np.float64), 0, 1)) for band in parts for part in band)
 
 
 def counted_values(mask: NDArray[Any]) -> dict[int, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fedmed.data.fingerprint.facts import ImageFacts, Read, levels, thinned
+from fedmed.data.fingerprint.facts import ImageFacts, Read, fields, levels, thinned
 from fedmed.data.image_size import file_fault
 from fedmed.errors import DataError, first_line
 
@@ -28,4 +28,5 @@ def measure(files: Mapping[str, Path], classes: Sequence[str], read: Read | None
         image = read(path)
     except Exception as error:  # noqa: BLE001 - the reader is the bundle's, its decoders have exceptions of their own
         raise DataError(f"{path} cannot be read ({first_line(error)})") from error
-    return ImageFacts(size=tuple(map(int, image.shape)), intensity=levels(thinned(image)))
+    values = thinned(image)
+    return ImageFacts(size=tuple(map(int, image.shape)), intensity=levels(values), grid=fields(values))
