@@ -1,5 +1,6 @@
 """Synthetic runs."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,14 +8,28 @@ import pytest
 from tests.reports.made_runs import make_run
 
 
+@pytest.fixture(scope="session")
+def _runs(tmp_path_factory):
+    """Return a function: options -> a run made with them once, which is only copied."""
+    made = {}
+
+    def make(**options) -> Path:
+        name = repr(options)
+        if name not in made:
+            made[name] = make_run(tmp_path_factory.mktemp("made") / "run", **options)
+        return made[name]
+
+    return make
+
+
 @pytest.fixture
-def fake_run(tmp_path):
+def fake_run(_runs, tmp_path):
     """Factory: ``fake_run(rounds=3, done=2)`` makes a run in a new folder and returns its path."""
     made = []
 
     def make(**options) -> Path:
         made.append(tmp_path / f"run_{len(made)}")
-        return make_run(made[-1], **options)
+        return shutil.copytree(_runs(**options), made[-1])
 
     return make
 
@@ -23,3 +38,16 @@ def fake_run(tmp_path):
 def finished_run(tmp_path_factory):
     """One finished run of four rounds that tests only read."""
     return make_run(tmp_path_factory.mktemp("finished") / "run", rounds=4, refuse=(1,))
+
+
+@pytest.fixture
+def charts():
+    """Asked for by tests that look at the charts of a page, where others of their file use ``no_charts``."""
+
+
+@pytest.fixture
+def no_charts(request, monkeypatch):
+    """Leave charts out of pages, most of whose time they take: for tests that read a page's words."""
+    if "charts" not in request.fixturenames:
+        monkeypatch.setattr("fedmed.reports.run_page.drawn", lambda run, named: dict.fromkeys(named))
+        monkeypatch.setattr("fedmed.reports.plots.svg", lambda figure, name: "")

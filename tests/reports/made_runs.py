@@ -49,7 +49,7 @@ def write_site(folder: Path, rng: np.random.Generator, level: float, n_cases: in
         rows.writerows((f"case_{i:03d}", f"{dice:.6f}") for i, dice in enumerate(dices))
     for kind, place in (("best", 0), ("median", n_cases // 2), ("worst", n_cases - 1)):
         arrays = chest(rng, grown=1.2 * (1 - dices[place]))
-        np.savez_compressed(evaluation / f"{kind}.npz", dice=dices[place], case=f"case_{place:03d}", **arrays)
+        np.savez(evaluation / f"{kind}.npz", dice=dices[place], case=f"case_{place:03d}", **arrays)
     return {"dice_mean": float(dices.mean()), "dice_std": float(dices.std()), "n_cases": n_cases}
 
 

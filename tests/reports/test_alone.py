@@ -8,12 +8,13 @@ import pytest
 from scipy.stats import bootstrap, ttest_rel
 from statsmodels.stats.multitest import multipletests
 
-from fedmed.reports import alone
+from fedmed.reports import alone, run_page
 from fedmed.reports.gain import paired_scores
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from tests.reports import records
 
+pytestmark = pytest.mark.usefixtures("no_charts")
 GAINED = {"gain_low": 0.02, "gain_high": 0.10, "gain_error": 0.02, "gain_p": 0.004, "gain_better": 17}
 LOST = {"gain_low": -0.09, "gain_high": -0.01, "gain_error": 0.02, "gain_p": 0.012, "gain_better": 3}
 
@@ -40,7 +41,7 @@ def run(fake_run):
     return folder
 
 
-def test_who_gained_who_lost_and_who_withholds_it(run):
+def test_who_gained_who_lost_and_who_withholds_it(run, charts):
     rows = {row.name: row for row in alone.hospitals(read_run(run))}
     assert {name: row.sure for name, row in rows.items() if row.sure} == {"ct_a": "better off", "ct_b": "worse off"}
     assert [rows[name].p for name in ("ct_a", "ct_b", "ct_c")] == pytest.approx([0.016, 0.036, 0.06])  # times 4, 3, 2
@@ -50,6 +51,7 @@ def test_who_gained_who_lost_and_who_withholds_it(run):
     text = unescape(page(read_run(run)))
     for words in ("better off: ct_a", "worse off: ct_b", "17 of 20", "best model of a single hospital is that of ct_b"):
         assert words in text
+    assert 'class="alone"' in text
     screen = " ".join(records.shown(*alone.on_screen(read_run(run)), width=1000).split())
     assert "ct_d (fewer than 10 patients)" in screen and "0.600" in screen
 
@@ -58,7 +60,9 @@ def test_a_study_whose_hospitals_all_withhold_their_gain_has_a_page(run):
     withheld = dict.fromkeys(("ct_a", "ct_b", "ct_c", "ct_d", "ct_f"), {"n_cases": 0, "min_cases": 10})
     records.change(run, "result", test_alone=withheld)
     text = unescape(page(read_run(run)))
-    assert "Withheld by the hospital itself: ct_a (fewer than 10 patients)" in text and 'class="alone"' not in text
+    assert "Withheld by the hospital itself: ct_a (fewer than 10 patients)" in text and "alone" not in run_page.charts(
+        read_run(run)
+    )
 
 
 def test_a_run_of_which_no_site_trained_alone_has_no_such_table(fake_run):

@@ -14,6 +14,7 @@ from fedmed.reports.run_page import page, write_report
 from tests.commands import fedmed
 from tests.reports import records
 
+pytestmark = pytest.mark.usefixtures("no_charts")
 JOB = "simulate_job/fedmed"
 METHOD = "fedmed.systems.covid_fssl.method.Consistency"
 NAMED = {"path": METHOD, "args": {}}
@@ -44,18 +45,6 @@ def change(run, part, **values):
 
 def named(run, name):
     records.change(run, "run", job=name)
-
-
-@pytest.fixture
-def charts():
-    """Asked for by tests that look at the charts of a page, which take most of its time; the others read its words."""
-
-
-@pytest.fixture(autouse=True)
-def no_charts(request, monkeypatch):
-    """Leave charts out of the pages of all other tests."""
-    if "charts" not in request.fixturenames:
-        monkeypatch.setattr("fedmed.reports.plots.svg", lambda figure, name: "")
 
 
 @pytest.fixture

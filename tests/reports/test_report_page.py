@@ -86,6 +86,7 @@ def test_the_page_says_what_it_must(written):
     assert html.count('class="slice"') == 12
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_real_federation_has_no_pictures_and_the_page_says_why(fake_run):
     html = page(read_run(fake_run(rounds=2, site_folders=False)))
     assert "Pictures and single cases never leave a site" in html and 'class="slice"' not in html
@@ -168,6 +169,7 @@ def test_a_picture_keeps_its_millimetres():
     assert 'viewBox="0 0 10.0 30.0"' in drawn and 'class="truth"' not in drawn and " l<" not in drawn
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_distant_islands_and_volumes_are_told_where_cases_are_here(fake_run):
     folder = fake_run(rounds=1, refuse=(), sites={"ct_north": "supervised", "ct_west": "evaluate"})
     head = "case,dice,hd95,truth_ml,prediction_ml,islands,islands_ml\n"
@@ -221,6 +223,7 @@ def test_a_picture_tells_sides_window_and_volumes():
     ]
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_the_page_says_what_is_marked_on_which_grid_and_what_nobody_has_scored(fake_run):
     folder = fake_run(rounds=2)
     change(folder, "run", classes=[LUNG.facts()], grid=[3.0, 3.0, 6.0])

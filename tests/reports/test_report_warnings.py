@@ -3,6 +3,8 @@
 import json
 from types import SimpleNamespace
 
+import pytest
+
 from fedmed.reports.live import Follower, render
 from fedmed.reports.notes import clip_note, clip_rows, few_cases_notes, release_notes
 from fedmed.reports.run import read_run
@@ -10,6 +12,7 @@ from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
 from tests.reports.records import change, change_rounds, change_test, shown
 
+pytestmark = pytest.mark.usefixtures("no_charts")
 LINE = {"round": 1, "warnings": [{"site": "ct_east", "message": "80 % of voxels, lower unsupervised_learning_rate"}]}
 RECORDS = [
     {"norms": {"ct_north": 4.0, "ct_south": 2.0}, "clipped": {}},

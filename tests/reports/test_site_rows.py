@@ -8,6 +8,8 @@ from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
 from fedmed.reports.words import count, duration, fixed, flat, join, size
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 
 def summary(run):
     return report_of(run).summary(run)

@@ -12,6 +12,8 @@ from fedmed.reports.training_scalars import declared, last_values, leading, poin
 from fedmed.systems.covid_fssl.method import Consistency
 from tests.reports.records import change, change_rounds
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 
 def with_method(folder, spec, **numbers):
     """The run with a method in its records, and with further numbers of one site in every round."""

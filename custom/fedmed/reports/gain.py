@@ -229,7 +229,8 @@ def paired_scores(
     """
     first, second = _known(ours, needed), _known(theirs, needed)
     for other in also:
-        first, _ = _both(first, _known(other, needed))
+        if other is not ours and other is not theirs:
+            first, _ = _both(first, _known(other, needed))
     first, second = _both(first, second)
     if first.empty:
         return None

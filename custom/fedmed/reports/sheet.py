@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +61,16 @@ class Sheet:
 
 def fill_template(name: str, package: str = "fedmed.reports", **values: Any) -> str:
     """Return the HTML of a template of a package, with the colours of both themes."""
-    layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
-    environment = Environment(loader=PackageLoader(package), autoescape=True, **layout)
     values |= {"light": palette.css(dark=False), "dark": palette.css(dark=True)}
     values |= {"truth": palette.TRUTH, "prediction": palette.PREDICTION}
-    return environment.get_template(name).render(values)
+    return _templates(package).get_template(name).render(values)
+
+
+@cache
+def _templates(package: str) -> Environment:
+    """The templates of a package, each compiled once."""
+    layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    return Environment(loader=PackageLoader(package), autoescape=True, **layout)
 
 
 def html(sheet: Sheet) -> str:
