@@ -1,4 +1,6 @@
+import numpy as np
 import pytest
+from scipy.stats import wilcoxon
 
 from fedmed.errors import DataError
 from research.runner.paired_statistics import holm, rank_biserial, wilcoxon_signed_rank
@@ -20,6 +22,15 @@ def test_wilcoxon_keeps_the_ranks_of_equal_pairs():
     assert wilcoxon_signed_rank([0.5, 0.4, 0.7, 0.8], [0.5] * 4) == pytest.approx(4 / 8)
     # Ranks 3, 4, 5 after two zeros, 3 against: W- = 3, the same two signs; without zeros they would weigh 1, 2, 3.
     assert rank_biserial([0.5, 0.5, 0.4, 0.7, 0.8], [0.5] * 5) == pytest.approx((4 + 5 - 3) / 15)
+
+
+@pytest.mark.parametrize("pairs", [2, 5, 8, 14, 51])
+def test_wilcoxon_is_that_of_scipy_with_and_without_ties_and_zeros(pairs):
+    for steps in (2, 4, 1000):
+        draw = np.random.default_rng([pairs, steps])
+        a, b = draw.integers(1, steps + 1, pairs), draw.integers(0, steps, pairs)
+        theirs = wilcoxon(a.astype(float), b, zero_method="pratt", correction=True).pvalue
+        assert wilcoxon_signed_rank(a, b) == pytest.approx(theirs if (a != b).any() else 1, rel=1e-12)
 
 
 @pytest.mark.parametrize("a", [[], [0.7], [0.5, 0.5, 0.5]])
