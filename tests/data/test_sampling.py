@@ -58,7 +58,7 @@ def test_equal_batches_in_another_process_from_the_same_cache(site):
     root, datalist = site()
     here = batches(training_loader(dataset(root, datalist, flip()), 2, 3, seed=5))
     code = (
-        "import importlib.util, sys, torch; from pathlib import Path;"
+        "import fedmed, importlib.util, sys, torch; from pathlib import Path;"  # FedMed first: it makes MONAI light
         f"spec = importlib.util.spec_from_file_location('sampling_test', {__file__!r});"
         "m = importlib.util.module_from_spec(spec); spec.loader.exec_module(m); root = Path(sys.argv[1]);"
         "loader = m.training_loader(m.dataset(root, root / 'datalist.json', m.flip()), 2, 3, seed=5);"

@@ -13,24 +13,26 @@ from research.runner.stages import Place
 from tests.research.test_job_step import DATA, SMALL
 
 BOTH = {"site_1": "supervised", "site_2": "unsupervised"}
-BUDGET = {"steps": 4, "warm_start": 2, "interval": 1, "validate": 1}
+BUDGET = {"steps": 3, "warm_start": 2, "interval": 1, "validate": 1}
 
 
-@pytest.fixture
-def trained(tmp_path, tiny_site_configs, monkeypatch):
+FAST = {"overrides": {"unsupervised": {**SMALL, "unsupervised_learning_rate": 0.01}}}
+
+
+def runner(home, rounds, patch):
     """Return a function: folder, settings of an arm -> its scores, and the rounds that sites trained for them."""
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**DATA, "budget": BUDGET}))
-    data, train, rounds = load_data(tmp_path / "tiny.yaml"), Client.train, []
+    (home / "tiny.yaml").write_text(yaml.safe_dump({**DATA, "budget": BUDGET}))
+    data, train = load_data(home / "tiny.yaml"), Client.train
 
     def counted(self, task):
         rounds.append((self.site.site, task.round))
         return train(self, task)
 
-    monkeypatch.setattr(Client, "train", counted)
+    patch.setattr(Client, "train", counted)
 
     def run(folder, **settings):
         rounds.clear()
-        place = Place("arm", settings.pop("seed", 0), data, ["site_1", "site_2"], tmp_path / folder)
+        place = Place("arm", settings.pop("seed", 0), data, ["site_1", "site_2"], home / folder)
         (step,) = FederatedTraining(train=BOTH, **settings).steps(place, None)
         step.make()
         return step.scores().drop(columns=["run"], errors="ignore"), list(rounds)
@@ -38,18 +40,37 @@ def trained(tmp_path, tiny_site_configs, monkeypatch):
     return run
 
 
+@pytest.fixture
+def trained(tmp_path, tiny_site_configs, monkeypatch):
+    """``runner`` in the folder of a test."""
+    return runner(tmp_path, [], monkeypatch)
+
+
 def share(tmp_path):
     (tmp_path / "shared" / FOLDER).mkdir(parents=True)
     return tmp_path / "shared" / FOLDER
 
 
-FAST = {"overrides": {"unsupervised": {**SMALL, "unsupervised_learning_rate": 0.01}}}
+@pytest.fixture(scope="module")
+def _before(tmp_path_factory, tiny_site_configs):
+    home = tmp_path_factory.mktemp("before")
+    share(home)
+    with pytest.MonkeyPatch.context() as patch:
+        run = runner(home, [], patch)
+        return home, run("alone", **FAST), run("shared")[1]
 
 
-def test_the_second_arm_trains_only_what_differs_and_has_the_same_scores(trained, tmp_path):
-    alone, everything = trained("alone", **FAST)
-    kept = share(tmp_path)
-    _, first = trained("shared")
+@pytest.fixture
+def before(_before, tmp_path):
+    """Scores and rounds of a fast arm that trained alone, and the rounds of another one; what that one has left to
+    share lies in the folder of the test."""
+    home, alone, first = _before
+    shutil.copytree(home / "shared", tmp_path / "shared")
+    return alone, first
+
+
+def test_the_second_arm_trains_only_what_differs_and_has_the_same_scores(before, trained, tmp_path):
+    (alone, everything), first = before
     scores, second = trained("shared", **FAST)
     assert first == everything and ("ct_north", 0) in first
     assert second == [each for each in everything if each[1] >= 2]
@@ -57,7 +78,7 @@ def test_the_second_arm_trains_only_what_differs_and_has_the_same_scores(trained
     whole = {"supervised": SMALL, "evaluate": SMALL}
     left_out = trained("shared", control="left_out", overrides=whole)[1]
     assert left_out and not any(round < 2 for _, round in left_out)  # fewer sites, the same start
-    shutil.rmtree(kept)  # nothing of a finished run lies there alone
+    shutil.rmtree(tmp_path / "shared" / FOLDER)  # nothing of a finished run lies there alone
     assert trained("shared", **FAST)[1] == []
 
 
@@ -79,10 +100,9 @@ def test_another_seed_and_other_settings_of_labelled_sites_are_trained(trained, 
         assert trained("shared", **other)[1] == first, other
 
 
-def test_a_damaged_round_is_trained_and_so_is_half_a_folder(trained, tmp_path):
-    kept = share(tmp_path)
-    alone, first = trained("alone", **FAST)
-    trained("shared")
+def test_a_damaged_round_is_trained_and_so_is_half_a_folder(before, trained, tmp_path):
+    (alone, _), first = before
+    kept = tmp_path / "shared" / FOLDER
     for path in kept.rglob("state.pt"):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 255
@@ -95,9 +115,8 @@ def test_a_damaged_round_is_trained_and_so_is_half_a_folder(trained, tmp_path):
     assert trained("shared", overrides=half)[1] == first
 
 
-def test_a_run_that_was_stopped_goes_on_by_itself(trained, tmp_path, monkeypatch):
-    share(tmp_path)
-    _, first = trained("shared")
+def test_a_run_that_was_stopped_goes_on_by_itself(before, trained, monkeypatch):
+    (alone, _), first = before
     train = Client.train
 
     def stop(self, task):
@@ -111,4 +130,4 @@ def test_a_run_that_was_stopped_goes_on_by_itself(trained, tmp_path, monkeypatch
             trained("shared", **FAST)
     scores, rounds = trained("shared", **FAST)
     assert rounds == [each for each in first if each[1] >= 2]
-    assert scores.equals(trained("alone", **FAST)[0])
+    assert scores.equals(alone)
