@@ -39,12 +39,14 @@ def pattern(name: str) -> str:
     return rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])"
 
 
-NAMES = re.compile("|".join(map(pattern, sorted(names(), key=len, reverse=True))))
+SAID = sorted(names(), key=len, reverse=True)
+NAMES = re.compile("|".join(map(pattern, SAID)))
 
 
 def hits(path: str, text: str) -> list[str]:
     """``path:line: name`` of every name in a file of the package."""
-    lines = enumerate(text.splitlines(), start=1)
+    said = [name for name in SAID if name in text]  # looked for first: it takes a tenth of the pattern's time
+    lines = ((n, line) for n, line in enumerate(text.splitlines(), start=1) if any(name in line for name in said))
     result = ((number, match) for number, line in lines for match in NAMES.findall(line))
     return [f"{path}:{number}: {match}" for number, match in result if (path, match) not in ANOTHER]
 

@@ -1,11 +1,15 @@
 """Radiographs are opened by the bundle's own reader; classes and what is exchanged are held against the job."""
 
 import csv
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from fedmed.checks import measurement, measuring_process
 from fedmed.checks.bins import judge_classes, picture_table
 from fedmed.checks.bundle_demands import BundleDemands, check_exchange, check_share, read_demands
 from fedmed.checks.entries import Entry, check_lists, read_entries
@@ -284,6 +288,19 @@ def test_a_round_of_epochs_is_as_long_as_the_sites_images(check, study):
     assert round_seconds(checked) == pytest.approx(4 * 0.5 + 8 * 0.25)  # 8 images without their labels
 
 
+@pytest.fixture
+def measured_here(monkeypatch):
+    """Measure in this process; scripts/test_check_site.py does it in one of its own."""
+
+    def run(line, **_):
+        measuring_process.main(Path(line[-1]))
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(measuring_process, "die_first", lambda: None)
+    monkeypatch.setattr(measurement, "subprocess", SimpleNamespace(**{**vars(subprocess), "run": run}))
+
+
+@pytest.mark.usefixtures("measured_here")
 def test_a_pretraining_is_measured_with_what_it_exchanges(xray_site, check, pretraining):
     checked = check(pretraining, skip=("disk", "device"), privacy={"allowed_extras": list(EXTRAS)})
     assert kinds(checked) == ["small_picture", "few_images"], checked.findings

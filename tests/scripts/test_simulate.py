@@ -91,7 +91,12 @@ def test_the_simulator_gets_absolute_paths_and_a_thread_for_each_site(script, jo
     assert arguments == str(["simulator", str(job), "-w", str(tmp_path / "ws"), "-t", "2", "--gpu", "0,1"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
+SLOW = pytest.mark.slow  # tests/test_interrupts.py ends a process by these signals too
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(n, marks=SLOW) for n in (signal.SIGTERM, signal.SIGHUP))]
+)
 def test_a_stop_ends_every_process_and_says_where_things_are(job, stand_in, tmp_path, number):
     """NVFlare starts each site in a session of its own, so the group's signal alone would leave it running."""
     process, site = simulation(job, stand_in, tmp_path, stderr=subprocess.PIPE, text=True)
