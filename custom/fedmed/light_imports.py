@@ -74,7 +74,7 @@ def _with_optional_later(spec: ModuleSpec | None) -> ModuleSpec | None:
 
         loaded.optional_import = optional_import  # type: ignore[attr-defined]
 
-    spec.loader.exec_module = load_and_wrap  # type: ignore[method-assign]
+    spec.loader.exec_module = load_and_wrap  # type: ignore[method-assign, assignment]
     return spec
 
 
