@@ -215,7 +215,7 @@ def write_tiny_job(tiny_site_configs):
 
     def write(folder: Path, name: str = "tiny", **changes) -> Path:
         roles = ("supervised", "unsupervised", "evaluate")
-        small = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [48, 40, 16], "pixdim": [8.0, 8.0, 16.0]}
+        small = {"batch_size": 1, "patch_size": [16, 16, 8], "window_size": [24, 24, 8], "pixdim": [16.0, 16.0, 40.0]}
         settings = {"sites": SITES, "rounds": 1, "steps": 2, "overlays": ["demo"]}
         settings["overrides"] = {role: dict(small) for role in roles}
         return write_job(job_of(name=name, **{**settings, **changes}), folder / name)

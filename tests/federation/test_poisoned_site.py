@@ -29,7 +29,7 @@ from tests.federation.run_folder import model_of, rounds_of
 HOMES = {"a": ("ct_north", 0), "b": ("ct_south", 0), "c": ("ct_north", 1), "d": ("ct_south", 1), "u": ("ct_east", 0)}
 ROLES = {site: "unsupervised" if site == "u" else "supervised" for site in HOMES}
 BAD = "b"
-SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [48, 40, 16], "pixdim": [8.0, 8.0, 16.0]}
+SMALL = {"batch_size": 1, "patch_size": [16, 16, 8], "window_size": [24, 24, 8], "pixdim": [16.0, 16.0, 40.0]}
 OVERRIDES = {role: {**SMALL, "confidence": 0.5} for role in ("supervised", "unsupervised", "evaluate")}
 STEPS = 8
 MEDIAN = {"args": {"rule": "median"}}
