@@ -316,12 +316,12 @@ def unscored(monkeypatch):
     monkeypatch.setattr(Client, "evaluate", lambda self, task: {"n_cases": 0})
 
 
-@pytest.fixture
-def lively(tiny_job):
+@pytest.fixture(scope="session")
+def lively(write_tiny_job, tmp_path_factory):
     """Overrides with which the unlabelled site moves too: a threshold that a barely trained model passes."""
     from fedmed.jobs.job_folder import read_job
 
-    overrides = read_job(tiny_job("o")).overrides("supervised")
+    overrides = read_job(write_tiny_job(tmp_path_factory.mktemp("lively"))).overrides("supervised")
     unsupervised = {**overrides, "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
     return {"supervised": overrides, "unsupervised": unsupervised, "evaluate": overrides}
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,48 +28,56 @@ from tests.federation.run_folder import Killed, kept_of, model_of, records, resu
 ONE = {"ct_north": "supervised"}
 TWO = {**ONE, "ct_south": "supervised"}
 SITES = {**TWO, "ct_east": "unsupervised"}
+SPEC = {"sites": SITES, "rounds": 2}
 
 
 def alone_of(workspace, site, round=1):
     return kept_of(workspace, site, round)["alone"]["tensors"]
 
 
-def answers_of(workspace, job, **settings):
-    """Run a job and return all that its sites answered."""
-    given = []
+@pytest.fixture(scope="module")
+def whole(write_tiny_job, lively, tmp_path_factory):
+    """A run of two rounds with gain, all that its sites answered, and what each read to test its own model."""
+    folder, given, read = tmp_path_factory.mktemp("whole"), [], []
+    job = write_tiny_job(folder, **SPEC, overrides=lively, gain=True)
+
+    def counted(path):
+        read.append(path.name)
+        return load_tensors(path)
 
     def answer(client, task):
-        given.append(client.answer(task))
+        with pytest.MonkeyPatch.context() as patch:
+            if task.model == "alone":
+                patch.setattr(site_state, "load_tensors", counted)
+            given.append(client.answer(task))
         return given[-1]
 
-    run_job(job, workspace, answer=answer, **settings)
-    return given
+    run_job(job, folder / "ws", answer=answer)
+    return SimpleNamespace(job=job, workspace=folder / "ws", given=given, read=read)
 
 
-def test_a_gain_is_the_difference_on_the_test_list_and_changes_nothing_of_the_run(tiny_job, lively, tmp_path):
-    spec = {"sites": SITES, "rounds": 2, "overrides": lively}
-    run_job(tiny_job("plain", **spec), tmp_path / "plain")
-    given = answers_of(tmp_path / "ws", tiny_job(**spec, gain=True))
-    result = result_of(tmp_path / "ws")
+def test_a_gain_is_the_difference_on_the_test_list_and_changes_nothing_of_the_run(tiny_job, lively, whole, tmp_path):
+    run_job(tiny_job("plain", **SPEC, overrides=lively), tmp_path / "plain")
+    workspace, result = whole.workspace, result_of(whole.workspace)
     assert set(result["test_alone"]) == set(TWO)
     for site in TWO:
         test, alone = result["test"][site], result["test_alone"][site]
         assert alone["gain"] == pytest.approx(test["dice_mean"] - alone["dice_mean"], abs=1e-5)
         assert alone["gain_patients"] == test["n_cases"] == 3 and 0 <= alone["gain_better"] <= 3
-        folder, shown = records(tmp_path / "ws", site), (records(tmp_path / "ws", site) / "gain.html").read_text()
+        folder, shown = records(workspace, site), (records(workspace, site) / "gain.html").read_text()
         changed = min(5, alone["gain_better"]) + min(5, 3 - alone["gain_better"])
         assert "Dice together" in shown and shown.count('<svg class="slice"') == 2 * changed
         assert not list(folder.rglob("every_case")) and (folder / "evaluation_alone" / "best.npz").is_file()
-        assert not same(alone_of(tmp_path / "ws", site), model_of(tmp_path / "ws"))
+        assert not same(alone_of(workspace, site), model_of(workspace))
         # In the first round both trainings are one and the same; after it nothing of the site's own model is sent.
-        before, after = (alone_of(tmp_path / "ws", site, round) for round in (0, 1))
+        before, after = (alone_of(workspace, site, round) for round in (0, 1))
         own = {t.numpy().tobytes() for name in after for t in (after[name], after[name] - before[name])}
-        updates = [one for one in given if getattr(one, "round", 0) == 1]
+        updates = [one for one in whole.given if getattr(one, "round", 0) == 1]
         sent = {t.numpy().tobytes() for update in updates for t in update.tensors.values() if bool(t.any())}
         assert sent and not own & sent
-    assert same(model_of(tmp_path / "plain"), model_of(tmp_path / "ws"))
+    assert same(model_of(tmp_path / "plain"), model_of(workspace))
     assert result_of(tmp_path / "plain")["test"] == result["test"]
-    assert "alone" not in kept_of(tmp_path / "ws", "ct_east", 1)
+    assert "alone" not in kept_of(workspace, "ct_east", 1)
 
 
 def test_released_layers_are_tested_by_labelled_sites_in_place_of_their_own(tiny_job, lively, tmp_path):
@@ -107,38 +116,22 @@ def test_what_others_do_not_bring_is_no_gain(tiny_job, lively, tmp_path, monkeyp
     assert len(decoded) == len(set(decoded)), "an image was decoded a second time"
 
 
-def test_a_resumed_run_goes_on_with_the_models_trained_alone(tiny_job, lively, tmp_path):
-    job = tiny_job(sites=TWO, rounds=2, gain=True, overrides=lively)
-    run_job(job, tmp_path / "whole")
-
+def test_a_resumed_run_goes_on_with_the_models_trained_alone(whole, tmp_path):
     def killed(client, task):
         if (task.name, task.round) == ("train", 1):
             raise Killed
         return client.answer(task)
 
     with pytest.raises(Killed):
-        run_job(job, tmp_path / "ws", answer=killed)
-    run_job(job, tmp_path / "ws", resume=True)
+        run_job(whole.job, tmp_path, answer=killed)
+    run_job(whole.job, tmp_path, resume=True)
     for site in TWO:
-        assert same(alone_of(tmp_path / "whole", site), alone_of(tmp_path / "ws", site))
-    assert result_of(tmp_path / "whole")["test_alone"] == result_of(tmp_path / "ws")["test_alone"]
+        assert same(alone_of(whole.workspace, site), alone_of(tmp_path, site))
+    assert result_of(whole.workspace)["test_alone"] == result_of(tmp_path)["test_alone"]
 
 
-def test_a_site_reads_its_own_model_once_to_test_it(tiny_job, lively, tmp_path, monkeypatch):
-    read = []
-
-    def counted(path):
-        read.append(path.name)
-        return load_tensors(path)
-
-    def answer(client, task):
-        with monkeypatch.context() as patch:
-            if task.model == "alone":
-                patch.setattr(site_state, "load_tensors", counted)
-            return client.answer(task)
-
-    run_job(tiny_job(sites=ONE, rounds=1, gain=True, overrides=lively), tmp_path, answer=answer)
-    assert read == ["alone_best.pt"]
+def test_a_site_reads_its_own_model_once_to_test_it(whole):
+    assert whole.read == ["alone_best.pt"] * len(TWO)
 
 
 def test_pictures_of_every_case_are_deleted_when_the_job_is_aborted_or_goes_on(tiny_job, lively, tmp_path):

@@ -8,6 +8,7 @@ from fedmed.data.augment.bands import with_factors
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
+from fedmed.federation.selection import ModelSelection
 from fedmed.privacy.limits import read_ledger
 from fedmed.training.corrections.bands import MatchedBands
 from fedmed.training.corrections.gamma import MatchedGamma
@@ -15,24 +16,25 @@ from tests.federation.run_folder import kept_of, model_of, rounds_of, same
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}}
+SCORED = {"rounds": 2}  # where each model is scored two rounds are enough
 METHOD = {"path": "fedmed.systems.agreement.method.Agreement"}
 VALUES = {"intensity": ("intensity_shares", 100), "amplitude": ("amplitude_bands", 17)}  # name and count of numbers
 
 
 @pytest.fixture
 def job(tiny_job, lively, allow_extras):
-    """Return a function: an adaptation -> a job whose sites may tell what it needs."""
+    """Return a function: an adaptation, values of a study -> a job whose sites may tell what it needs."""
 
-    def job(adaptation):
+    def job(adaptation, **changes):
         allow_extras("agreed_share", "mean_scores", VALUES[adaptation][0])
-        return tiny_job(sites=SITES, method=METHOD, overrides=lively, adaptation=adaptation, **PLAN)
+        return tiny_job(sites=SITES, method=METHOD, overrides=lively, adaptation=adaptation, **{**PLAN, **changes})
 
     return job
 
 
-def corrected(workspace, site, kind, value):
-    """Value that a correction has kept at a site after the last round; None where the site has no such correction."""
-    corrections = kept_of(workspace, site, 2)["engine"].get("corrections", [])
+def corrected(workspace, site, kind, value, round=2):
+    """Value that a correction has kept at a site after a round; None where the site has no such correction."""
+    corrections = kept_of(workspace, site, round)["engine"].get("corrections", [])
     return next((entry["state"][value] for entry in corrections if entry["path"].endswith(kind.__name__)), None)
 
 
@@ -94,21 +96,22 @@ def test_sites_tell_once_and_an_interrupted_run_ends_as_one_without_interruption
 def test_a_model_is_scored_with_images_as_bright(job, changes, tmp_path, monkeypatch):
     monkeypatch.setattr("fedmed.training.corrections.gamma.matching_gamma", lambda local, wanted: 4.0)
     shown = changes(MatchedGamma, lambda images: images.clamp(0, 1) ** 2)
-    run_job(job("intensity"), tmp_path / "ws")
-    assert corrected(tmp_path / "ws", "ct_east", MatchedGamma, "gamma") == 2.0 and shown and all(shown)
+    run_job(job("intensity", **SCORED), tmp_path / "ws")
+    assert corrected(tmp_path / "ws", "ct_east", MatchedGamma, "gamma", 1) == 2.0 and shown and all(shown)
     with pytest.raises(ExportError, match="no setting is a site's own; leave out --site"):
         exported(tmp_path / "ws", site="ct_north")
     assert exported(tmp_path / "ws", site="ct_east")["image_gamma"] == 2.0
 
 
 def test_an_export_is_one_sites_and_sees_images_as_it_was_scored(job, changes, tmp_path, monkeypatch):
+    monkeypatch.setattr(ModelSelection, "mean", lambda self, scores: None)  # the last model is selected and tested
     wanted = torch.linspace(1.5, 0.6, 17)[None].round(decimals=4)
     monkeypatch.setattr("fedmed.training.corrections.bands.band_factors", lambda *args: wanted)
     shown = changes(MatchedBands, lambda images: with_factors(images, wanted))
-    run_job(job("amplitude"), tmp_path / "ws")
+    run_job(job("amplitude", **SCORED), tmp_path / "ws")
     before = [scan for scan in shown if not scan]  # of the model before the first round, at the two with labels
     assert shown == before + [True] * (len(shown) - len(before)) and len(before) == 2 * 3 < len(shown) / 2
-    assert torch.equal(corrected(tmp_path / "ws", "ct_north", MatchedBands, "factors"), wanted)
+    assert torch.equal(corrected(tmp_path / "ws", "ct_north", MatchedBands, "factors", 1), wanted)
     with pytest.raises(ExportError, match="images changed in a way of its own.*--site NAME"):
         exported(tmp_path / "ws")
     said = exported(tmp_path / "ws", site="ct_north", verify=True)["image_bands"]
@@ -117,5 +120,5 @@ def test_an_export_is_one_sites_and_sees_images_as_it_was_scored(job, changes, t
 
 def test_where_images_are_alike_the_export_has_no_factors(job, tmp_path, monkeypatch):
     monkeypatch.setattr("fedmed.training.corrections.bands.band_factors", lambda *args: torch.ones(1, 17))
-    run_job(job("amplitude"), tmp_path / "ws")
+    run_job(job("amplitude", **SCORED), tmp_path / "ws")
     assert exported(tmp_path / "ws", site="ct_south")["image_bands"] is None
