@@ -89,7 +89,7 @@ def test_a_table_of_one_video_can_be_viewed(video, model, tmp_path):
 
 @pytest.mark.skipif(not CLEAR.exists(), reason="needs Linux to tell how much memory was held")
 def test_memory_does_not_grow_with_the_length_of_a_video(model, tmp_path):
-    """1600 frames need hardly more than 160: what is kept of a frame is its probabilities, and not its 48 kB."""
+    """800 frames need hardly more than 160: what is kept of a frame is its probabilities, and not its 48 kB."""
 
     def peak(frames, folder):
         path = tmp_path / folder / "film.mp4"
@@ -108,7 +108,7 @@ def test_memory_does_not_grow_with_the_length_of_a_video(model, tmp_path):
 
     peak(160, "first")  # what is imported on first use is not counted
     short = peak(160, "short")
-    assert peak(1600, "long") - short < 25, "MB; all frames are 79"
+    assert peak(800, "long") - short < 25, "MB; all frames are 39"
 
 
 def infer(model, inputs, out):

@@ -1,9 +1,11 @@
 """Networks of the bundle for tools: torchvision's tensors, ImageNet's weights, BatchNorm under each policy."""
 
 import json
+import shutil
 
 import pytest
 import torch
+import yaml
 from surgical_tools.encoders import FrameEncoder
 from surgical_tools.errors import BundleInputError
 from surgical_tools.networks import ToolNet
@@ -11,6 +13,7 @@ from surgical_tools.plain_networks import VGG13, AlexNet
 from surgical_tools.weights import load_imagenet
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.find import SHIPPED_BUNDLES
 from fedmed.durable_files import load_tensors
 from fedmed.errors import BundleError, JobError
 from fedmed.federation.loop import run_job
@@ -147,7 +150,19 @@ def test_a_file_of_another_network_is_one_clear_error(store_of, fedmed_home, tmp
         _ = store_of(tmp_path, "surgical_tool_classification", encoder="none.pth").initial
 
 
-def test_a_resnet_with_batch_norm_under_each_policy(store_of, write_tiny_tools_job, tmp_path):
+@pytest.fixture
+def narrow_resnet(tmp_path, monkeypatch):
+    """The bundle, with a ResNet-18 of a few features."""
+    name = "surgical_tool_classification"
+    bundle = shutil.copytree(SHIPPED_BUNDLES / name, tmp_path / "bundles" / name)
+    overlay = bundle / "configs" / "resnet.yaml"
+    config = yaml.safe_load(overlay.read_text())
+    config["network_def"]["encoder"]["widths"], config["network_def"]["features"] = [8, 8, 8, 16], 16
+    overlay.write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("FEDMED_BUNDLES", str(bundle.parent))
+
+
+def test_a_resnet_with_batch_norm_under_each_policy(store_of, write_tiny_tools_job, narrow_resnet, tmp_path):
     """One round from the same start: sites learn the same, and the policy says what becomes of the statistics."""
     final, runs = {}, {}
     for policy in ("average", "pooled", "local"):
