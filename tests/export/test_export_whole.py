@@ -169,9 +169,9 @@ def test_metadata_tell_the_run(exported_bundle, finished_run):
     assert meta["changelog"].items() > base["changelog"].items() and meta["version"] in meta["changelog"]
     assert "without weights" in base["description"] and "without weights" not in meta["description"]
     for side in ("inputs", "outputs"):
-        assert all(t["spatial_shape"] == [48, 40, 16] for t in meta["network_data_format"][side].values())
+        assert all(t["spatial_shape"] == [24, 24, 8] for t in meta["network_data_format"][side].values())
     assert (fed["job"], fed["rounds"], fed["steps"], fed["seed"], fed["overlays"]) == ("study", 2, 2, 0, ["demo"])
-    assert fed["overrides"]["pixdim"] == [8.0, 8.0, 16.0] and fed["software"] == run["versions"]
+    assert fed["overrides"]["pixdim"] == [16.0, 16.0, 40.0] and fed["software"] == run["versions"]
     assert fed["number_of_sites"] == {"supervised": 1, "unsupervised": 1, "evaluate": 1}
     assert fed["training_cases"] == {"supervised": 3, "unsupervised": 3} and fed["commit"] == run.get("commit")
     assert fed["base"]["digest"] == run["config"]["model"]["digest"] and fed["model_round"] == result["best_round"] + 1
@@ -245,7 +245,7 @@ def test_torchscript_computes_the_same_and_carries_its_configs(exported_bundle):
     for n in (1, 3):
         assert torch.allclose(script(example(n)), network(example(n)), rtol=0, atol=1e-5)
     assert json.loads(extra["metadata.json"])["version"] == described(exported_bundle)["version"]
-    assert json.loads(extra["inference.json"])["pixdim"] == [8.0, 8.0, 16.0]
+    assert json.loads(extra["inference.json"])["pixdim"] == [16.0, 16.0, 40.0]
 
 
 def test_onnx_computes_the_same_for_any_number_of_windows(with_onnx):
