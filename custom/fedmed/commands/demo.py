@@ -9,7 +9,7 @@ from fedmed.commands.options import demand_hospitals
 from fedmed.commands.simulate import run
 from fedmed.files import private_files
 
-ROUNDS = 10  # of the job's 12, for time
+ROUNDS, STEPS = 10, 20  # of the job's 12 of 30, for time
 
 
 @private_files()
@@ -30,5 +30,5 @@ def demo(
     from fedmed.methods.control_kinds import LEFT_OUT
     from fedmed.simulation.one_run import RunOptions
 
-    changes = {"gain": True, "rounds": ROUNDS}
+    changes = {"gain": True, "rounds": ROUNDS, "steps": STEPS}
     run(Path("covid_agreement"), workspace, RunOptions(threads, None, quiet, resume, LEFT_OUT, changes))
