@@ -313,7 +313,7 @@ def test_a_pretraining_is_measured_with_what_it_exchanges(xray_site, check, pret
 @pytest.mark.slow
 def test_a_classifier_is_measured_on_a_case_of_each_class(xray_site, check, study):
     checked = check(study, skip=("disk", "device"))
-    assert kinds(checked) == ["small_picture", "few_labels"], checked.findings
+    assert kinds(checked) == ["few_tested", "small_picture", "few_labels"], checked.findings
     assert checked.measured.score_seconds > 0 and checked.demands.fraction == 0.5 and checked.ready
 
 
@@ -339,4 +339,4 @@ def test_a_bundle_that_is_not_here_is_a_problem_of_the_training(check, study, ch
     job = Job.of({**SUPERVISED, "name": "other", "rounds": 1, "steps": 1})
     change_study(write_job(job, study.parent / "other", replace=True), overlays=["nothing"])
     checked = check(study.parent / "other", skip=("disk", "device"))
-    assert kinds(checked) == ["bundle"] and checked.measured is None and checked.cases
+    assert kinds(checked) == ["few_tested", "bundle"] and checked.measured is None and checked.cases

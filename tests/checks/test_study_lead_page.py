@@ -9,6 +9,7 @@ import stat
 from dataclasses import replace
 
 import pytest
+from PIL import Image
 
 from fedmed.checks.bins import in_bins, rounded, shown
 from fedmed.checks.hospital_report import default_csv, page, print_checked, write_csv, write_page
@@ -129,3 +130,30 @@ def test_numbers_of_cases_are_rounded_so_that_none_can_be_told_from_the_rest():
     texts = {0: "0", 1: "under 5", 4: "under 5", 5: "about 5", 7: "about 5", 8: "about 10", 13: "about 15"}
     assert {n: shown(n) for n in texts} == texts
     assert [rounded(n) for n in (0, 3, 6)] == [0, 2.5, 5]
+
+
+CT_JOB = Options(job="covid_ct_segmentation", role="unsupervised", skip=SKIP)
+
+
+def test_a_test_list_whose_score_stays_here_is_noted(small_site):
+    small_site.config()
+    job = replace(CT_JOB, role="evaluate")
+    (note,) = (one for one in check_site(str(small_site.yaml), job).findings if one.kind == "few_tested")
+    assert "1 test case, and 'privacy.min_cases' is 5" in note.text and note.level == "note"
+
+
+def test_pictures_in_a_job_of_scans_are_one_clear_problem(small_site):
+    for name in ("a", "b"):
+        Image.new("L", (64, 64), 90).save(small_site.root / f"{name}.jpg")
+    small_site.lists = {"unlabeled": [{"image": f"{name}.jpg"} for name in ("a", "b")]}
+    small_site.config()
+    checked = check_site(str(small_site.yaml), CT_JOB)
+    assert "its lists hold pictures, and the job trains on scans" in checked.findings[0].text
+    assert {one.kind for one in checked.findings if one.entry is not None} == {"unreadable"}
+
+
+def test_videos_in_a_job_of_scans_are_told_too(small_site):
+    (small_site.root / "a.mp4").touch()
+    small_site.lists = {"unlabeled": [{"video": "a.mp4"}]}
+    small_site.config()
+    assert "its lists hold videos" in check_site(str(small_site.yaml), CT_JOB).findings[0].text

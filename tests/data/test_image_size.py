@@ -13,7 +13,7 @@ from PIL import Image
 
 from fedmed.data import image_size
 from fedmed.data import read_limits as memory_share
-from fedmed.data.image_size import StatedSize, file_fault, picture, require_fits, size_fault, volume
+from fedmed.data.image_size import StatedSize, file_fault, nifti_fault, picture, require_fits, size_fault, volume
 from fedmed.errors import DataError
 
 MEGA = 2**20
@@ -141,6 +141,11 @@ def test_a_small_dicom_file_of_many_pixels_is_refused_by_its_header(tmp_path):
         header.save_as(tmp_path / name, enforce_file_format=True)
     assert "20000×20000 pixels" in file_fault(tmp_path / "a")
     assert "1000×1000×5000 values" in file_fault(tmp_path / "b")
+
+
+def test_a_data_type_that_there_is_not_is_left_to_the_reader(tmp_path):
+    (tmp_path / "x.nii").write_bytes(b"\xff\xd8\xff\xe0" + b"\x8b" * 400)  # as the header of a JPEG reads
+    assert not nifti_fault(tmp_path / "x.nii")
 
 
 def test_damaged_files_and_others_are_left_to_their_readers(write, free):

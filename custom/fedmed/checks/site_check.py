@@ -26,7 +26,8 @@ from fedmed.checks.startup_kit import SITE_FILE, Kit, check_kit, client_app, rea
 from fedmed.data.datalist import UNLABELED
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import JobError, SiteConfigError
-from fedmed.kinds.find_kind import kind_by_look
+from fedmed.kinds.find_kind import kind_by_look, made
+from fedmed.reports.words import count
 from fedmed.settings.site import SiteConfig, load_file, load_named
 
 PARTS = (*AREAS, "preflight", "scoring")  # what --skip may name
@@ -130,6 +131,7 @@ def check_data(checked: CheckedSite, options: Options, show: Silent) -> None:
     checked.kind = checked.demands.kind or kind_by_look(content)
     checked.entries, findings = read_entries(site, checked.kind.form(checked.demands.classes))
     checked.findings += [] if "training" in options.skip else unusable
+    checked.findings += _other_kind(checked, content)
     checked.findings += [*_lists(checked), *findings]
     checked.findings += checked.inspection.judge_patients(checked.entries)
     if "data" not in options.skip:
@@ -138,6 +140,19 @@ def check_data(checked: CheckedSite, options: Options, show: Silent) -> None:
         checked.findings += checked.inspection.judge(checked.cases, checked.demands.size)
         checked.findings += checked.inspection.judge_rate(checked.cases, checked.demands.rate)
     checked.findings += checked.inspection.judge_times(_with_labels(checked), checked.demands.rate)
+
+
+def _other_kind(checked: CheckedSite, content: Mapping[str, Any]) -> list[SiteFinding]:
+    """One sentence for lists that hold something else than the job reads, such as videos where it trains on CT."""
+    looks, reads = kind_by_look(content), checked.inspection.noun
+    images = {entry.image.suffix.lower() for entry in checked.entries}
+    pictures = bool(images) and images <= {".png", ".jpg", ".jpeg"}
+    has = made(looks.inspects).noun if not checked.entries else "image" if pictures else reads
+    if has == reads or (pictures and reads != "scan"):
+        return []
+    held = "pictures" if has == "image" else f"{has}s"
+    text = f"its lists hold {held}, and the job trains on {reads}s; name the site, or the job, that you mean"
+    return [data_finding("other_kind", f"{checked.site.datalist}: {text}")]
 
 
 def _with_labels(checked: CheckedSite) -> list[Entry]:
@@ -156,6 +171,10 @@ def _lists(checked: CheckedSite) -> Iterator[SiteFinding]:
     work, kind, role = checked.work, checked.kind, checked.role
     chooses, scores = (work.chooses, work.scores) if work else (True, True)
     yield from check_lists(checked.counts, role, checked.site.datalist, kind, chooses, scores)
+    tested, least = checked.counts.get("testing", 0), checked.site.privacy.min_cases
+    if work and scores and 0 < tested < least:
+        text = f"its score stays here: {count(tested, 'test case')}, and 'privacy.min_cases' is {least}"
+        yield data_finding("few_tested", f"{checked.site.datalist}: {text}; list more, or lower it", "testing")
     listed = {entry.list for entry in checked.entries} & {UNLABELED, "training"}
     if role == "unsupervised" and listed and not (checked.trains_on.labelled or checked.trains_on.unlabelled):
         text = "all that this site could train on is listed for validation or testing too; list some for training alone"

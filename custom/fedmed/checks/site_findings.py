@@ -14,6 +14,7 @@ PROBLEM, NOTE = "problem", "note"
 
 _PROBLEMS = {
     "data": {
+        "other_kind": "lists of another kind of task than the job's",
         "entry": "entries of the datalist that are malformed",
         "missing": "listed files that do not exist",
         "list": "lists that the site's role needs and that are empty",
@@ -83,6 +84,7 @@ _NOTES = {
         "one_sided": "tools or phases that no frame of a list shows, or every frame",
         "no_auroc": "testing lists with images of one class, which give no AUROC",
         "not_scored": "sites without a testing list",
+        "few_tested": "testing lists of fewer cases than the site lets scores go of",
         "not_validated": "sites with labels and without a validation list",
     },
     "training": {

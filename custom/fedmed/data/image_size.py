@@ -116,7 +116,7 @@ def nifti_fault(path: Path) -> str:
             return f"is unreadable (its header states {before:.3g} bytes before the first voxel); save it again"
         shape = tuple(int(length) for length in header.get_data_shape())
         value_bytes, scaling = header.get_data_dtype().itemsize, header.get_slope_inter()
-    except UNREADABLE:
+    except (*UNREADABLE, KeyError):  # KeyError: the header states a data type that there is not; its reader says so
         return ""
     scaled = scaling not in ((None, None), (1, 0))
     fault = size_fault(volume(shape, 8 if scaled else value_bytes))
