@@ -55,6 +55,11 @@ def test_folders_without_a_series(tmp_path, write_dicom, capfd):
     (tmp_path / "notes.txt").write_text("not DICOM")
     with pytest.raises(DataError, match="holds no DICOM series"):
         find_series(tmp_path)
+    with pytest.raises(DataError, match="is a file; give the folder .*the bundle's own inference"):
+        find_series(tmp_path / "notes.txt")
+    write_dicom(tmp_path / "patient" / "series 2", STORED)
+    with pytest.raises(DataError, match="not one above it, such as .*/patient/series 2; "):
+        find_series(tmp_path)
     assert not capfd.readouterr().err, "ITK has its own words for this, which help nobody"
     write_dicom(tmp_path, STORED, modality="MR")
     with pytest.raises(DataError, match="modality is MR, not CT"):

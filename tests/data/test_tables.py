@@ -36,6 +36,20 @@ def table(request, tmp_path):
     return read, path, HEADS[request.param]
 
 
+@pytest.mark.parametrize("what", ["xrays", "phases"])
+def test_a_table_as_excel_saves_it_by_default_is_refused_with_the_way_to_save_it(tmp_path, what):
+    read, path = readers(tmp_path)[what]
+    path.write_bytes(f"{HEADS[what]};label\nRöntgen 1.jpg;x\n".encode("cp1252"))
+    with pytest.raises(DataError, match="is not in UTF-8; in Excel save it as 'CSV UTF-8'"):
+        read()
+
+
+def test_a_table_of_labels_without_times_says_which_columns_it_needs(tmp_path):
+    (tmp_path / "a.csv").write_text("Bild;Phase\nframe_0.png;prep\n")
+    with pytest.raises(DataError, match="it has Bild, phase; write 'second,phase' or 'start,end,phase'"):
+        read_label_table(tmp_path / "a.csv", None, None)
+
+
 def test_two_million_columns_are_refused(table):
     read, path, head = table
     path.write_text(f"{head}{',' * 2_000_000}\n1{',' * 2_000_000}\n")

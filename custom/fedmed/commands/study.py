@@ -30,8 +30,8 @@ Algorithm = Annotated[
 @command(app)
 def init(
     method: Annotated[
-        str, typer.Argument(metavar="METHOD", help="Such as consistency, or a class path; a wrong name gets the list.")
-    ],
+        str, typer.Argument(metavar="METHOD", help="Such as consistency, or a class path; without it, the list.")
+    ] = "",
     size: Annotated[
         Literal["small", "paper"],
         typer.Option(help="What a laptop ends in minutes, or the paper's, for a GPU."),

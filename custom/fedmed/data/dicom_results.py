@@ -1,5 +1,6 @@
 """DICOM for inference and its results: the series of a folder, and segmentations as DICOM SEG."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ with needs("dicom", "DICOM files"):
     from pydicom import Dataset
     from pydicom.sr.codedict import codes
 
+OF_NIFTI = "of NIfTI files the bundle's own inference makes masks, as its docs/README.md shows"
 NEIGHBOURS = 100  # folders beside the given one that are looked into for the rest of a series
 NEEDED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "FrameOfReferenceUID")
 MAY_BE_EMPTY = (  # the standard requires them in every image, but de-identified exports often lack them
@@ -56,6 +58,8 @@ def find_series(folder: Path, name: str | None = None) -> tuple[Path, ...]:
             have lost a slice, or one that goes on in a folder beside this one.
     """
     folder = Path(folder)
+    if folder.is_file():
+        raise DataError(f"{folder} is a file; give the folder that holds the slices; {OF_NIFTI}")
     try:
         if not any(folder.iterdir()):
             raise DataError(f"{folder} is empty; give the folder that holds the slices")
@@ -63,10 +67,8 @@ def find_series(folder: Path, name: str | None = None) -> tuple[Path, ...]:
         raise DataError(f"the folder {folder} cannot be read ({error.strerror}); correct the path") from error
     series = checked_series(folder)
     if not series:
-        raise DataError(
-            f"{folder} holds no DICOM series; give the folder of the slices, not one above it; of NIfTI files the "
-            "bundle's own inference makes masks, as its docs/README.md shows"
-        )
+        there = f"the folder of the slices, not one above it{_below(folder)}"
+        raise DataError(f"{folder} holds no DICOM series; give {there}; {OF_NIFTI}")
     if len(series) == 1 and (fault := series[0][1]):
         raise DataError(f"{folder}: {fault}")
     chosen = _chosen(folder, _named(folder, series), name)
@@ -75,6 +77,14 @@ def find_series(folder: Path, name: str | None = None) -> tuple[Path, ...]:
     if rest := _rest(folder, chosen):
         raise DataError(f"{folder}: the series goes on in {rest}; put all its slices into one folder")
     return chosen.files
+
+
+def _below(folder: Path) -> str:
+    """The first folder below that holds DICOM files, to be named in an error; empty where there is none."""
+    for here, _, names in islice(os.walk(folder), NEIGHBOURS):
+        if Path(here) != folder and any(readable_kind(Path(here) / name) == "DICOM" for name in sorted(names)[:3]):
+            return f", such as {here}"
+    return ""
 
 
 def _named(folder: Path, checked: Sequence[tuple[tuple[Path, ...], str]]) -> list[Series]:

@@ -173,6 +173,7 @@ def find(name: str, allowed: Collection[str] = ()) -> str:
     if name in known:
         return f"{known[name].__module__}.{known[name].__name__}"
     if "." not in name:
-        raise JobError(f"method '{name}' is unknown; there are {', '.join(known)}, and class paths")
+        said = f"method '{name}' is unknown" if name else "say which method"
+        raise JobError(f"{said}; there are {', '.join(known)}, and class paths")
     method_class(name, allowed)
     return name

@@ -295,6 +295,17 @@ def test_a_labelled_site_needs_masks_with_foreground(folder, tmp_path, write_nif
     assert not (tmp_path / "site").exists()
 
 
+@pytest.mark.parametrize(
+    ("renamed", "remedy"), [("{} Maske.nii.gz", "--mask-suffix ' Maske'"), ("mask_{}.nii.gz", "rename the masks")]
+)
+def test_masks_of_other_names_are_refused_with_a_way_to_say_them(folder, tmp_path, renamed, remedy):
+    for mask in (folder / "mask").iterdir():
+        mask.rename(mask.with_name(renamed.format(mask.name.removesuffix(".nii.gz"))))
+    with pytest.raises(DataError, match="no mask was found") as refused:
+        prepare(folder, tmp_path / "out")
+    assert remedy in str(refused.value)
+
+
 def test_dicom_is_converted_and_nifti_joins_it(tmp_path, write_dicom, write_nifti):
     stored = np.random.default_rng(1).integers(0, 1500, (7, 6, 5)).astype(np.uint16)
     for number, patient in enumerate(["A", "A", "B", "C"]):

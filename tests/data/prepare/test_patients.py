@@ -1,12 +1,13 @@
 """Patients whose ids are spelled in several ways, or of whom nobody says the id."""
 
 import json
+import re
 
 import pytest
 
 from fedmed.data.patients import check_patients, folded
 from fedmed.data.prepare.case import Checked
-from fedmed.data.prepare.split import patient_warnings, refuse_shared_prefixes, unite_patients
+from fedmed.data.prepare.split import BEFORE_LAST, patient_warnings, refuse_shared_prefixes, unite_patients
 from fedmed.errors import DataError
 
 
@@ -39,6 +40,12 @@ def test_unsaid_patients_and_one_patient_for_all_stand_on_top(tmp_path):
 def test_names_that_share_a_patient_are_refused(tmp_path, names):
     with pytest.raises(DataError, match="--own-patients"):
         refuse_shared_prefixes(images(tmp_path, names), tmp_path, "image", "Say it")
+
+
+def test_the_pattern_that_the_refusal_says_makes_one_patient_of_their_scans():
+    names = ("Köln 0003_Scan 2", "Köln 0003_Scan 4", "ward_2/p1_0", "ward_2/whole")
+    found = [re.search(BEFORE_LAST, name) for name in names]
+    assert [match and match[1] for match in found] == ["Köln 0003_Scan", "Köln 0003_Scan", "ward_2/p1", None]
 
 
 @pytest.mark.parametrize("names", [("case_1", "case_2"), ("covid_1", "covid_2", "normal_1"), ("s1_1", "s2_1")])

@@ -43,7 +43,9 @@ def print_site(prepared: Prepared, site: str) -> None:
 
 def print_table(console: Console, rows: Rows, title: str | None = None) -> None:
     """Print a table whose heading is the first row."""
-    table = Table(*map(in_markup, rows[0]), title=title and in_markup(title), title_justify="left")
+    table = Table(title=title and in_markup(title), title_justify="left")
+    for place, heading in enumerate(rows[0]):  # a narrow terminal cuts headings, and never the name of a list
+        table.add_column(in_markup(heading), no_wrap=place == 0)
     for row in rows[1:]:
         table.add_row(*map(in_markup, row))
     console.print(table)

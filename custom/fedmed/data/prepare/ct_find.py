@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -91,6 +91,24 @@ def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[Volume]:
             series = checked_series(here)
             for number, (slices, fault) in enumerate(series, start=1):
                 yield Volume(name if len(series) == 1 else f"{name}/series{number}", slices, True, fault)
+
+
+def require_masks_found(sources: Sequence[Source], stray: Sequence[Path], masks: Path) -> None:
+    """Refuse a folder of masks of which none is named as an image.
+
+    Raises:
+        DataError: the first mask and the first image, and the ``--mask-suffix`` that their names suggest.
+    """
+    if not stray or any(source.mask for source in sources):
+        return
+    names = [_without_ending(source.files[0].name) for source in sources if not source.series]
+    mask_names = [_without_ending(path.name) for path in stray]
+    mask_first = f"'{mask_names[0]}'" + (f" beside '{names[0]}'" if names else "")
+    ends = Counter(mask.removeprefix(name) for mask in mask_names for name in names if mask.startswith(name))
+    remedy = f"say --mask-suffix '{ends.most_common(1)[0][0]}'" if ends else "rename the masks, or see docs/data/ct.md"
+    raise DataError(
+        f"{masks}: no mask was found: none of {len(stray)} is named as an image, such as {mask_first}; {remedy}"
+    )
 
 
 def is_nifti(path: Path) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedmed.data.prepare.case import Case
-from fedmed.data.prepare.ct_find import find_volumes
+from fedmed.data.prepare.ct_find import find_volumes, require_masks_found
 from fedmed.data.prepare.ct_inspect import inspect_all, list_table
 from fedmed.data.prepare.folder import LEFT, PREPARED, existing, files_left, link_or_copy, staging_for
 from fedmed.data.prepare.pool import Track
@@ -76,6 +76,8 @@ def prepare_site(
     results = results_left_out(folder, unread, result_masks)
     if not sources:
         raise DataError("; ".join([f"{folder}: no NIfTI file (.nii, .nii.gz) and no DICOM series", *results]))
+    if masks:
+        require_masks_found(sources, stray, masks)
     with staging_for(out) as staging:
         cases = inspect_all(sources, staging / PREPARED, workers, track=track, foreground=foreground)
         united = unite_patients(cases)
@@ -92,6 +94,8 @@ def prepare_site(
         left = results + files_left([folder, *([masks] if masks else [])], read, [out, staging, *result_folders])
         prepared = prepared_volumes(out, data_root, cases, stray, left, united)
         settings = {"folder": folder, "masks": masks or mask_suffix, "role": role, "split": fractions, "seed": seed}
+        names = {"image suffix": image_suffix, "mask suffix": mask_suffix, "patient pattern": patient_pattern}
+        settings |= {what: text for what, text in names.items() if text}
         settings |= {"mask values": foreground.words} if foreground.converts else {}
         write_site(prepared, staging, site, settings)
     return prepared

@@ -93,20 +93,24 @@ def readable_kind(path: Path) -> str | None:
         return None
 
 
-def files_left(folders: Iterable[Path], read: Collection[Path], skip: Collection[Path] = ()) -> list[str]:
+def files_left(
+    folders: Iterable[Path], read: Collection[Path], skip: Collection[Path] = (), tables: str = ""
+) -> list[str]:
     """One line for each kind of file that is below ``folders`` and not read: number, ending, the first of them, remedy.
 
     Args:
         folders: what was searched.
         read: files that are read, and folders all of whose files are.
         skip: folders that are not entered.
+        tables: what to do so that a CSV is read, where none was.
     """
     read, skip = set(read), {Path(place).resolve() for place in skip}
     kinds: dict[str, set[Path]] = defaultdict(set)
     for folder in folders:
         for path in _files(Path(folder), read, skip):
             kinds[_kind(path)].add(path)
-    return [_line(kind, sorted(paths)) for kind, paths in sorted(kinds.items())]
+    lines = {kind: _line(kind, sorted(paths)) for kind, paths in sorted(kinds.items())}
+    return [f"{line}: {tables}" if kind == ".csv" and tables else line for kind, line in lines.items()]
 
 
 def _files(folder: Path, read: Collection[Path], skip: Collection[Path]) -> Iterable[Path]:

@@ -12,6 +12,7 @@ from fedmed.errors import DataError
 from fedmed.seeds import derive_seed
 
 ROLES = ("labelled", "unlabelled")
+BEFORE_LAST = r"^(.+)[-_ ][^-_ /]*$"  # a pattern of patients that fits names such as p1_0
 MANY = 10  # images a prefix: more are a ward, a class or a year, and no patient
 COUNTED = r"(?:scan|visit|part|series|ser|view|img|image|im|frontal|lateral|lat|pa|ap|pre|post|day|t|v)[-_]?\d*"
 
@@ -199,7 +200,8 @@ def refuse_shared_prefixes(cases: Iterable[Checked], folder: Path, what: str, re
         first, second, *_ = [key for key in keys if re.match(rf"{re.escape(shared[0])}[-_ ]", key)]
         raise DataError(
             f"{folder}: '{first}' and '{second}' look like {what}s of one patient, and nothing says who that is, "
-            f"so one may train and the other test. {remedy}; or, if each is another patient, say --own-patients"
+            f"so one may train and the other test. {remedy}, here '{BEFORE_LAST}' (all but the last part); or, "
+            "if each is another patient, say --own-patients"
         )
 
 

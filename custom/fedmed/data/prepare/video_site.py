@@ -34,6 +34,7 @@ from fedmed.errors import DataError
 
 LAYOUTS = "fedmed.data.prepare.video_layouts"
 PLAIN = "plain"
+OF_TABLES = "a table of labels is called as its video, labels/a.csv of videos/a.mp4, or beside it"
 REMEDY = "Say it in the column 'patient' of videos.csv, or with --patient-pattern"
 COLUMNS = (
     *("case", "patient", "status", "list", "reason", "notes", "label", "seconds", "sizes", "masks"),
@@ -114,7 +115,9 @@ def prepare_video_site(
     name, layout, recordings = find_recordings(folder, wanted)
     recordings = [one for one in recordings if not one.video.is_relative_to(out)]
     results = find_results(folder, [out])
-    left = results_left_out(folder, results) + files_left([folder], _read(folder, recordings), [out, *results])
+    left = results_left_out(folder, results) + files_left(
+        [folder], _read(folder, recordings), [out, *results], "" if any(one.labels for one in recordings) else OF_TABLES
+    )
     if client:
         recordings = [replace(r, list=client.lists[r.case] or r.list) for r in recordings if r.case in client.lists]
     if wanted.blocks:

@@ -133,7 +133,8 @@ def prepare_xray_site(
                 case.image = link_or_copy(case.found, staging / PREPARED / "images" / case.case)
         read = {path for source in sources for path in source.files}
         read |= {labels.table.resolve()} if labels.table else set()
-        left = result_lines + files_left([folder], read, [out, staging, *result_folders])
+        unnamed = "" if labels.table else "--table reads the labels of one"
+        left = result_lines + files_left([folder], read, [out, staging, *result_folders], unnamed)
         prepared = _prepared(out, out if copy else folder, cases, classes, missing, notes, left)
         settings = {
             "folder": folder, "table": labels.table, "merged": "; ".join(labels.merge) or None,

@@ -24,7 +24,7 @@ Names = Sequence[str] | None
 SAME = 1e-6  # seconds
 ODD_RATIO = 1.2  # of lengths: beyond it the table is rather of another rate than of another video
 SINGLE = "take single frames (a study: overlays: [single_frames]; a bundle: rate: null)"
-LEAVE_OUT = "fedmed prepare video --leave-out PHASE takes single frames without those of a phase"
+OTHER_NAMES = "a study's 'classes' may be your own names; --leave-out PHASE leaves single frames out"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ def row_times(path: Path, header: Sequence[str], rows: Lines) -> RowTimes:
     begins = [name for name in (SECOND, START) if name in header]
     if len(begins) != 1:
         what = f"both '{SECOND}' and '{START}' are there; keep one" if begins else f"the column '{SECOND}' is missing"
-        raise DataError(f"{path}: line 1: {what}; it has {', '.join(header)}")
+        remedy = "" if begins else f"; write '{SECOND},{PHASE}' or '{START},{END},{PHASE}', in seconds or as mm:ss"
+        raise DataError(f"{path}: line 1: {what}; it has {', '.join(header)}{remedy}")
     seconds = tuple(_seconds(path, begins[0], rows))
     if END in header:
         return RowTimes(seconds, True, _last_end(path, seconds, rows))
@@ -251,8 +252,10 @@ def _lines(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     """Heading and rows, in which nothing is missing and nothing is too much."""
     try:
         text = table_lines(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: the table of labels cannot be read ({error}); write it as CSV in UTF-8") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: the table of labels is not in UTF-8; in Excel save it as 'CSV UTF-8'") from error
+    except OSError as error:
+        raise DataError(f"{path}: the table of labels cannot be read ({error.strerror}); correct the path") from error
     with csv_errors(path):
         lines = list(csv.reader(text, delimiter=max(",;\t", key=text[0].count) if text else ","))
     header = [_column(name) for name in lines[0]] if lines else []
@@ -275,7 +278,7 @@ def _column(name: str) -> str:
 
 def _phase(path: Path, line: int, name: str, known: Sequence[str]) -> int:
     if name not in known or not name:
-        raise DataError(f"{path}: line {line}: {unknown('phase', name, known)}; {LEAVE_OUT}")
+        raise DataError(f"{path}: line {line}: {unknown('phase', name, known)}; {OTHER_NAMES}")
     return known.index(name)
 
 
