@@ -144,7 +144,7 @@ def test_what_is_not_a_study(text, message):
         ({"select": "last", "evaluate_last": True}, ["'evaluate_last' needs 'select': 'best'"]),
         (
             {"select": "mean", "mean_rounds": 4},
-            ["'mean_rounds' is 4, but there are 3 rounds after the warm start; low"],
+            ["'mean_rounds' is 4, but there are 3 rounds after the warm start; lower"],
         ),
         ({"select": "mean", "rounds": 2, "warm_start": {}}, ["'mean_rounds' is 3, but there are 2 rounds; lower it"]),
         ({"mean_rounds": 2}, ["'mean_rounds' is for 'select': 'mean'"]),

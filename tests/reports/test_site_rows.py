@@ -75,6 +75,12 @@ def test_the_summary_counts_only_sites_that_were_tested(fake_run):
     assert "no site tested it" in summary(with_result(run, test={}))
     kept = {"ct_north": {"n_cases": 0, "min_cases": 5}}  # it did, but has too few cases to say what came of it
     assert "no site shows its test score" in summary(with_result(run, test=kept))
+    assert [row.unscored for row in site_rows.site_rows(with_result(run, test=kept))[:2]] == [
+        "kept by the site",
+        "not tested",
+    ]
+    html = page(with_result(run, test=kept))
+    assert html.count("kept by the site</span>") == 1
 
 
 def test_an_unfinished_run_says_so(fake_run):

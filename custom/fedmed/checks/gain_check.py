@@ -7,6 +7,7 @@ from fedmed.data.datalist import list_entries
 from fedmed.data.patients import owner
 from fedmed.errors import JobError
 from fedmed.jobs.job_folder import read_job
+from fedmed.reports.hospital_page import PAGE
 from fedmed.reports.words import count
 from fedmed.settings.server import load_server
 from fedmed.settings.site import SiteConfig, load_site
@@ -54,6 +55,7 @@ def _limits(site: SiteConfig, chosen: bool) -> Iterator[str]:
         yield f"{site.site} tests {count(patients, 'patient')}: its gain has no interval, for which {least} are needed"
     if patients < site.privacy.min_gain_cases:
         yield (
-            f"{site.site} tests {count(patients, 'patient')}: its gain is on its own page alone, and withheld from the "
-            f"study; its 'privacy.min_gain_cases' is {site.privacy.min_gain_cases}"
+            f"{site.site} tests {count(patients, 'patient')}: its gain is on its own page alone, {PAGE} in the "
+            f"site's folder of the job, and withheld from the study: 'privacy.min_gain_cases' is "
+            f"{site.privacy.min_gain_cases}"
         )

@@ -293,7 +293,9 @@ def _of_mean(study: Study) -> StudyErrors:
             yield "mean_rounds", "'mean_rounds' is for 'select': 'mean'; set that, or leave 'mean_rounds' out"
     elif study.mean_rounds > (there := study.rounds - study.warm_start.rounds):
         after = " after the warm start" if study.warm_start.rounds else ""
-        yield "mean_rounds", f"'mean_rounds' is {study.mean_rounds}, but there are {there} rounds{after}; lower it"
+        left = "is 1 round" if there == 1 else f"are {there} rounds"
+        remedy = "lower it" if there > 1 else "add rounds, or write 'select: best'"
+        yield "mean_rounds", f"'mean_rounds' is {study.mean_rounds}, but there {left}{after}; {remedy}"
 
 
 def _of_release(study: Study, labelled: list[str]) -> StudyErrors:

@@ -126,7 +126,7 @@ def final_scores(run: Run) -> Figure:
 
 def _final_score(axes: Axes, place: int, row: SiteRow, colour: str) -> None:
     if row.mean is None:
-        axes.text(0.01, place, "not tested", color=MUTED, va="center")
+        axes.text(0.01, place, row.unscored, color=MUTED, va="center")
         return
     axes.scatter(row.cases, [place] * len(row.cases), s=26, color=colour, alpha=0.35, linewidths=0)
     if row.low is not None and row.high is not None:

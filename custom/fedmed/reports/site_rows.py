@@ -47,6 +47,11 @@ class SiteRow:
     site_best_round: int | None
     test: dict[str, float | None]
 
+    @property
+    def unscored(self) -> str:
+        """Words for a site whose score is not here."""
+        return "kept by the site" if self.test.get("min_cases") else "not tested"
+
 
 def span(low: float | None, high: float | None) -> str:
     """``0.810–0.930``."""
