@@ -35,7 +35,7 @@ Entry = dict[str, Path]
 
 
 class Fault(NamedTuple):
-    """What goes wrong at a site: a change of an image and one of its mask, or of a picture."""
+    """A fault of a site: a change of an image and one of its mask, or of a picture."""
 
     image: Callable[[Any], Any] | None = None
     mask: Callable[[Any], Any] | None = None
