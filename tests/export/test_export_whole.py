@@ -133,7 +133,7 @@ def test_a_new_federation_starts_from_it(exported_bundle, write_tiny_job, tmp_pa
 def test_a_model_of_lungs_says_so_everywhere(written, tmp_path):
     said = {"name": "left lung", "label": "left lung", "unit": "l"}
     said |= {"code": {"value": "44029006", "meaning": "Left lung"}}
-    made = export_bundle(written(classes=[said]), tmp_path / "lung_segmentation", verify=True)
+    made = export_bundle(written(classes=[said]), tmp_path / "lung_segmentation")
     meta, card = described(made.out), (made.out / "docs" / "README.md").read_text()
     assert meta["name"] == meta["task"] == "Segmentation of left lung in CT volumes"
     assert meta["label_classes"] == "1 is left lung; 0 is everything else" == meta["pred_classes"]
