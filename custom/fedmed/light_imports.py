@@ -10,6 +10,7 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -82,7 +83,7 @@ class OptionalLater:
     """Stands for a module, a class or a function that is loaded when it is used."""
 
     def __init__(self, load: Callable[[], Any]) -> None:
-        self._load = load
+        self._load = cache(load)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._load(), name)
