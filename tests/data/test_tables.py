@@ -36,10 +36,9 @@ def table(request, tmp_path):
     return read, path, HEADS[request.param]
 
 
-@pytest.mark.parametrize("what", ["xrays", "phases"])
-def test_a_table_as_excel_saves_it_by_default_is_refused_with_the_way_to_save_it(tmp_path, what):
-    read, path = readers(tmp_path)[what]
-    path.write_bytes(f"{HEADS[what]};label\nRöntgen 1.jpg;x\n".encode("cp1252"))
+def test_a_table_as_excel_saves_it_by_default_is_refused_with_the_way_to_save_it(table):
+    read, path, head = table
+    path.write_bytes(f"{head};label\nRöntgen 1.jpg;x\n".encode("cp1252"))
     with pytest.raises(DataError, match="is not in UTF-8; in Excel save it as 'CSV UTF-8'"):
         read()
 

@@ -16,12 +16,16 @@ def table_lines(path: Path, largest: int = OF_A_VIDEO) -> list[str]:
     """The lines of a table in UTF-8.
 
     Raises:
-        DataError: not a regular file, one of more than ``largest`` bytes, or with a line of more than ``LONGEST_LINE``.
-        OSError, UnicodeDecodeError: it cannot be read.
+        DataError: not a regular file, one of more than ``largest`` bytes, not in UTF-8, or with a line of more than
+            ``LONGEST_LINE``.
+        OSError: it cannot be read.
     """
     if (size := file_bytes(path)) > largest:
         raise DataError(f"{path}: has {size} bytes, and a table at most {largest}; leave out columns")
-    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not in UTF-8; in Excel save it as 'CSV UTF-8'") from error
     for number, line in enumerate(lines, 1):
         if len(line) > LONGEST_LINE:
             text = f"{path}: line {number} has {len(line)} characters, and a line of a table at most {LONGEST_LINE}"

@@ -40,8 +40,6 @@ def read_table(path: Path, columns: Mapping[str, str]) -> dict[str, Row]:
     """
     try:
         lines = table_lines(path, OF_IMAGES)
-    except UnicodeDecodeError as error:
-        raise DataError(f"the table {path} is not in UTF-8; in Excel save it as 'CSV UTF-8'") from error
     except OSError as error:
         raise DataError(f"the table {path} cannot be read ({error.strerror}); correct the path") from error
     if len(lines) < 2:

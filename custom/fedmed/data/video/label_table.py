@@ -252,8 +252,6 @@ def _lines(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     """Heading and rows, in which nothing is missing and nothing is too much."""
     try:
         text = table_lines(path)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: the table of labels is not in UTF-8; in Excel save it as 'CSV UTF-8'") from error
     except OSError as error:
         raise DataError(f"{path}: the table of labels cannot be read ({error.strerror}); correct the path") from error
     with csv_errors(path):

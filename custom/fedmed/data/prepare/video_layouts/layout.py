@@ -180,7 +180,7 @@ def rows_of_text(file: Path, delimiter: str) -> list[tuple[int, list[str]]]:
     """(line, cells) of a text file, heading included; DataError where it cannot be read or has fewer than two."""
     try:
         lines = table_lines(file)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise DataError(f"{file}: the labels cannot be read ({error}); restore them") from error
     numbered = enumerate(csv.reader(lines, delimiter=delimiter), 1)
     with csv_errors(file):
