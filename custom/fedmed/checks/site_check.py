@@ -24,6 +24,7 @@ from fedmed.checks.part_in_job import PartInJob, find_work
 from fedmed.checks.site_findings import AREAS, PROBLEM, SiteFinding, data_finding, link_finding
 from fedmed.checks.startup_kit import SITE_FILE, Kit, check_kit, client_app, read_kit
 from fedmed.data.datalist import UNLABELED
+from fedmed.data.image_size import PICTURES
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import JobError, SiteConfigError
 from fedmed.kinds.find_kind import kind_by_look, made
@@ -146,7 +147,7 @@ def _other_kind(checked: CheckedSite, content: Mapping[str, Any]) -> list[SiteFi
     """One sentence for lists that hold something else than the job reads, such as videos where it trains on CT."""
     looks, reads = kind_by_look(content), checked.inspection.noun
     images = {entry.image.suffix.lower() for entry in checked.entries}
-    pictures = bool(images) and images <= {".png", ".jpg", ".jpeg"}
+    pictures = bool(images) and images <= {*PICTURES}
     has = made(looks.inspects).noun if not checked.entries else "image" if pictures else reads
     if has == reads or (pictures and reads != "scan"):
         return []
