@@ -25,6 +25,23 @@ assert monai.visualize.utils.plt.get_cmap("gray").name == "gray"
 import matplotlib.pyplot as plt
 assert plt is sys.modules["matplotlib.pyplot"] and plt.figure is monai.visualize.utils.plt.figure
 
+import torch
+layer = torch.nn.Linear(2, 1)
+for kind in (torch.optim.AdamW, torch.optim.SGD):
+    optimizer = kind(layer.parameters(), 0.1)
+    optimizer.register_step_post_hook(lambda *_: heavy.add(kind))
+    layer(torch.ones(1, 2)).sum().backward()
+    before = layer.weight.clone()
+    optimizer.step()
+    assert kind in heavy and layer.weight.grad is not None and not torch.equal(before, layer.weight)
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.zero_grad()
+    assert layer.weight.grad is None and "torch._dynamo" not in sys.modules
+assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)) == 2
+layer(torch.ones(1, 2)).sum().backward()
+optimizer.step()
+assert "torch._dynamo" in sys.modules
+
 import monai.data
 import monai.data.image_reader
 import numpy

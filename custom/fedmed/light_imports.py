@@ -2,7 +2,8 @@
 
 transformers, for a network that nobody uses here; matplotlib's pyplot, pandas, ITK and parts of SciPy; and the
 distributed optimizers of PyTorch, which compile themselves and bring sympy. They would cost each process of server and
-sites some five seconds and 200 MB. All of them are there for whoever imports them.
+sites some five seconds and 200 MB. All of them are there for whoever imports them. So is PyTorch's compiler, another
+second, which every optimizer would load to ask it to keep away.
 """
 
 import importlib
@@ -10,7 +11,7 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -23,6 +24,8 @@ OPTIONAL_LATER = {"itk", "pandas"} | {
     f"scipy.{part}"
     for part in ("ndimage", "optimize", "signal", "sparse", "sparse.csgraph", "sparse.linalg", "spatial")
 }
+OPTIMIZERS = "torch.optim.optimizer"
+COMPILER = "torch._dynamo"
 CHECKED = "ZeroRedundancyOptimizer"  # Ignite looks whether an object is one
 _lock = threading.Lock()
 
@@ -46,8 +49,8 @@ class LightImports(MetaPathFinder):
         user = WITHOUT.get(name.partition(".")[0])
         if user and _being_loaded(user):
             raise ModuleNotFoundError(f"{name} is not loaded for {user}", name=name)
-        if name == OPTIONAL:
-            return _with_optional_later(PathFinder.find_spec(name, path))
+        if name in CHANGES:
+            return _changed(PathFinder.find_spec(name, path), CHANGES[name])
         if name not in LATER or not _being_loaded(LATER[name]):
             return None
         spec = PathFinder.find_spec(name, path)
@@ -56,27 +59,73 @@ class LightImports(MetaPathFinder):
         return spec
 
 
-def _with_optional_later(spec: ModuleSpec | None) -> ModuleSpec | None:
-    """Let MONAI's ``optional_import`` load what is in ``OPTIONAL_LATER`` when something of it is used."""
+def _changed(spec: ModuleSpec | None, change: Callable[[ModuleType], None]) -> ModuleSpec | None:
+    """Let a module be changed when it has been loaded."""
     if spec is None or spec.loader is None:
         return spec
     load: Callable[[ModuleType], None] = spec.loader.exec_module
 
-    def load_and_wrap(loaded: ModuleType) -> None:
+    def load_and_change(loaded: ModuleType) -> None:
         load(loaded)
-        at_once = loaded.optional_import
-        there = {name for name in OPTIONAL_LATER if importlib.util.find_spec(name.partition(".")[0])}
+        change(loaded)
 
-        def optional_import(module: str, *args: Any, **kwargs: Any) -> tuple[Any, bool]:
-            """As MONAI's own, but some modules are loaded later."""
-            if module not in there:
-                return at_once(module, *args, **kwargs)
-            return OptionalLater(lambda: at_once(module, *args, **kwargs)[0]), True
-
-        loaded.optional_import = optional_import  # type: ignore[attr-defined]
-
-    spec.loader.exec_module = load_and_wrap  # type: ignore[method-assign, assignment]
+    spec.loader.exec_module = load_and_change  # type: ignore[method-assign, assignment]
     return spec
+
+
+def _load_optional_later(monai: ModuleType) -> None:
+    """Let MONAI's ``optional_import`` load what is in ``OPTIONAL_LATER`` when something of it is used."""
+    at_once = monai.optional_import
+    there = {name for name in OPTIONAL_LATER if importlib.util.find_spec(name.partition(".")[0])}
+
+    def optional_import(module: str, *args: Any, **kwargs: Any) -> tuple[Any, bool]:
+        """As MONAI's own, but some modules are loaded later."""
+        if module not in there:
+            return at_once(module, *args, **kwargs)
+        return OptionalLater(lambda: at_once(module, *args, **kwargs)[0]), True
+
+    monai.optional_import = optional_import  # type: ignore[attr-defined]
+
+
+def _step_without_compiler(optimizers: ModuleType) -> None:
+    """Let optimizers ask PyTorch's compiler to keep away only where it is loaded: elsewhere nothing is compiled.
+
+    A PyTorch that has no such functions any more stays as it is.
+    """
+    import torch
+
+    decorate, hide = getattr(optimizers, "_use_grad_for_differentiable", None), getattr(torch, "_disable_dynamo", None)
+    if decorate is None or hide is None:
+        return
+
+    def use_grad_for_differentiable(step: Callable[..., Any]) -> Callable[..., Any]:
+        """As PyTorch's own, which loads the compiler."""
+
+        @wraps(step)
+        def plain(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with torch.set_grad_enabled(self.defaults["differentiable"]):
+                return step(self, *args, **kwargs)
+
+        return _where_compiled(decorate(step), plain)
+
+    optimizers._use_grad_for_differentiable = use_grad_for_differentiable  # type: ignore[attr-defined]
+    hidden = hide(lambda: None).__code__
+    for name, method in list(vars(optimizers.Optimizer).items()):
+        if getattr(method, "__code__", None) is hidden:
+            setattr(optimizers.Optimizer, name, _where_compiled(method, method.__wrapped__))
+
+
+def _where_compiled(careful: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that is ``careful`` where the compiler is loaded, and ``plain`` elsewhere."""
+
+    @wraps(careful)
+    def either(*args: Any, **kwargs: Any) -> Any:
+        return (careful if COMPILER in sys.modules else plain)(*args, **kwargs)
+
+    return either
+
+
+CHANGES = {OPTIONAL: _load_optional_later, OPTIMIZERS: _step_without_compiler}
 
 
 class OptionalLater:
