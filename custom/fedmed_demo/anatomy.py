@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 
 from fedmed_demo.build import Patient, profile, spine_line
 from fedmed_demo.grid import Grid, ellipsoid, smooth_max, smooth_min, smooth_noise, superellipse
@@ -68,6 +67,8 @@ def _cage(grid: Grid, patient: Patient) -> np.ndarray:
 
 def _core(grid: Grid, patient: Patient) -> np.ndarray:
     """Mediastinal fat and what it wraps apart from heart and great vessels: a sheet that narrows front and back."""
+    from scipy.interpolate import PchipInterpolator  # loaded where it is used: a third of a second
+
     x, y, z = grid.axes
     scale, height = patient.scale, patient.height
     knots = np.array([-60, -38, -14, 12, 34, 58, 80, 120]) * scale

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,8 @@ def draw_patient(rng: np.random.Generator, shallow: float = 0.0) -> Patient:
 
 def profile(z: np.ndarray, height: float, values: list[float]) -> np.ndarray:
     """A smooth function of height through ``values`` at equal steps from base (0) to apex (``height``)."""
+    from scipy.interpolate import PchipInterpolator  # loaded where it is used: a third of a second
+
     curve = PchipInterpolator(np.linspace(0, 1, len(values)), values)
     return curve(np.clip(z / height, 0, 1)).astype(np.float32)
 
