@@ -56,3 +56,11 @@ def test_monai_is_looked_through_once(monkeypatch):
         parser = BundleParser(config={"net": {"_target_": "SegResNet", "init_filters": 8}})
         assert type(parser.get_parsed_content("net")).__module__ == "monai.networks.nets.segresnet"
     assert len(looked) <= 1
+
+
+def test_import_statements_hold_for_expressions_anywhere_in_the_file():
+    expressions = {"before": "$math.floor(2.5)", "list": ["$math.ceil(2.5)"]}
+    parser = BundleParser(config={**expressions, "imports": ["$import math"]})
+    assert [parser.get_parsed_content(id) for id in expressions] == [2, [3]]
+    with pytest.raises(RuntimeError, match="math"):
+        BundleParser(config=expressions).get_parsed_content("before")

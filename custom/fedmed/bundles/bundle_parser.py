@@ -1,7 +1,8 @@
 """MONAI's parser, quick to make, and what it builds: a bundle's model as named tensors."""
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+import sys
+from collections.abc import Collection, ItemsView, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from monai.bundle import ComponentLocator, ConfigParser
+from monai.bundle import ComponentLocator, ConfigExpression, ConfigItem, ConfigParser
 from monai.bundle.reference_resolver import ReferenceResolver
 from monai.bundle.utils import merge_kv
 from torch import Tensor, nn
@@ -34,6 +35,7 @@ class BundleParser(ConfigParser):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.locator = _Locator(self.locator.excludes)
+        self.ref_resolver = _Resolver()
 
     def __getitem__(self, id: str | int) -> Any:
         """As MONAI's, which compares an id that is not there with all that are and then says nothing of it."""
@@ -60,11 +62,50 @@ class BundleParser(ConfigParser):
         return list(map(str, _content(str(path), path.read_bytes())))
 
 
+class _Resolver(ReferenceResolver):
+    """As MONAI's, which for each item that it resolves looks through all others for import statements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.items = _Items()
+
+    def reset(self) -> None:
+        super().reset()  # type: ignore[no-untyped-call]
+        self.items = _Items()
+
+
+class _Items(dict[str, ConfigItem]):
+    """Items by id; a walk through :meth:`items`, which MONAI makes for import statements alone, gives no others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._imports: dict[str, ConfigItem] = {}
+
+    def __setitem__(self, id: str, item: ConfigItem) -> None:
+        super().__setitem__(id, item)
+        if isinstance(item, ConfigExpression) and item.is_import_statement(item.config):
+            self._imports[id] = item
+
+    def items(self) -> ItemsView[str, ConfigItem]:  # type: ignore[override] # dict_items is no class to name
+        """Import statements by id."""
+        return self._imports.items()
+
+
 class _Locator(ComponentLocator):
     """Finder of classes that a configuration names without their module: it looks through MONAI once."""
 
+    def _find_module_names(self) -> list[str]:
+        return _names_among(len(sys.modules), tuple(self.excludes))
+
     def _find_classes_or_functions(self, modnames: Sequence[str] | str) -> dict[str, list[str]]:
         return _classes((modnames,) if isinstance(modnames, str) else tuple(modnames))
+
+
+@lru_cache(maxsize=8)
+def _names_among(loaded: int, excludes: tuple[str, ...]) -> list[str]:
+    """Return MONAI's modules among those that are loaded; where there are as many as before, they are the same."""
+    names: list[str] = ComponentLocator(excludes)._find_module_names()
+    return names
 
 
 @lru_cache(maxsize=8)
