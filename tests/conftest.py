@@ -39,8 +39,9 @@ def pytest_collection():
 
 
 def pytest_collection_finish():
-    """Leave the modules out of garbage collections, which otherwise take much of the time of the tests."""
+    """Leave the modules out of garbage collections, and collect seldom: it takes much of the time of the tests."""
     gc.freeze()
+    gc.set_threshold(2_000, 10, 50)
     gc.enable()
 
 
