@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import mannwhitneyu, rankdata, wilcoxon
 
 from fedmed.errors import DataError
+from fedmed.reports import alone
 
 ALL_SIGNS_UP_TO = 13  # pairs, with ties or zeros: 8,192 ways to give them signs
 EXACT_UP_TO = 8  # values in the smaller sample; beyond it the normal approximation is as good
@@ -83,11 +84,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Raises:
         DataError: a value that is not a probability.
     """
-    from statsmodels.stats.multitest import multipletests  # seconds to import, and only a table's end needs it
-
     if any(not 0 <= p <= 1 for p in p_values):
         raise DataError(f"Holm's adjustment of {list(p_values)}; each must be a probability")
-    return [float(p) for p in multipletests(p_values, method="holm")[1]] if len(p_values) else []
+    return alone.holm(p_values)
 
 
 def _differences(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> np.ndarray:
