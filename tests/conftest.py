@@ -92,6 +92,16 @@ def no_waiting_for_disks():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def coarse_pictures():
+    """PNGs of reports and tables have few dots: a test looks at what is drawn, and drawing them takes long."""
+    from fedmed.reports import plots
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots.png, "__defaults__", (None, 50))
+        yield
+
+
 @pytest.fixture(scope="session")
 def example_federation(tmp_path_factory):
     """The example project, provisioned. Do not change it."""

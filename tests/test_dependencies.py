@@ -1,6 +1,7 @@
 """Dependencies point one way: flare → federation → jobs → systems → training → data; no two systems meet."""
 
 import ast
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -67,13 +68,18 @@ def imported(tree: ast.AST, path: Path) -> dict[str, int]:
     return result
 
 
+@cache
+def parsed(source: str, path: str) -> ast.Module:
+    return ast.parse(source, path)
+
+
 def system_of(parts: list[str]) -> str:
     """Of a path below ``systems``: the folder; an algorithm's or adaptation's file."""
     return "/".join(parts[:2]) if parts[0] in ("algorithms", "adaptations") else parts[0]
 
 
 def violations(path: Path, package: str, source: str) -> list[str]:
-    tree = ast.parse(source, str(path))
+    tree = parsed(source, str(path))
     pure = package in PURE or (package == "systems" and path.name == "loss.py")
     result = []
     for name, line in sorted(imported(tree, path).items()):
@@ -107,7 +113,7 @@ def test_no_two_files_import_one_another():
     modules = {".".join(("fedmed", *path.relative_to(PACKAGE).with_suffix("").parts)): path for _, path in files()}
     graph = {}
     for module, path in modules.items():
-        names = imported(ast.parse(path.read_text("utf-8")), path)
+        names = imported(parsed(path.read_text("utf-8"), str(path)), path)
         graph[module] = {one for name in names for one in (name, name.rpartition(".")[0]) if one in modules} - {module}
     TopologicalSorter(graph).prepare()  # CycleError names a circle
 

@@ -202,7 +202,7 @@ def test_contours_do_not_vanish_on_tissue_of_any_brightness():
     assert drawn.count('class="casing"') == 2 and drawn.rindex("casing") < drawn.index('class="truth"')
     figure = Figure(figsize=(2, 2))
     slice_picture.draw(figure.add_axes((0, 0, 1, 1)), picture, LUNG)
-    pixels = np.asarray(Image.open(io.BytesIO(plots.png(figure))).convert("L"), float)
+    pixels = np.asarray(Image.open(io.BytesIO(plots.png(figure, dots=200))).convert("L"), float)
     inside = pixels[100:300, 60:140]  # the left side of the square, without letters
     assert inside.max() > 250 and inside.min() < 40
 
