@@ -9,7 +9,8 @@ import yaml
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
-from fedmed.reports.run_page import write_report
+from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page, write_report
 from tests.federation.run_folder import result_of, rounds_of
 from tests.shipped import CHECKOUT, shipped
 
@@ -174,8 +175,7 @@ def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_
     for local in (line["sites"][site] for site in OTHERS):
         assert local["train_helper_divergence"] > 0 and 0 < local["train_psi_share"] <= 1
     assert server.applied.values == {}, "helpers stay until others come"
-    html, _ = write_report(tmp_path / "ws", tmp_path / "report")
-    assert "Entries of ψ that are not 0" in html.read_text(), "though no tensor is of all sites"
+    assert "Entries of ψ that are not 0" in page(read_run(tmp_path / "ws")), "though no tensor is of all sites"
     exported = export_bundle(tmp_path / "ws", tmp_path / "surgical_phase_classification")
     weights = torch.load(exported.out / "models/model.pt", weights_only=True)
     first = server.tensors["sigma.classifier.weight"] + server.tensors["psi.classifier.weight"]
