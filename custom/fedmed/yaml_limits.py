@@ -93,4 +93,4 @@ def load_limited(text: str) -> Any:
         yaml.YAMLError: it is no YAML, or beyond a limit (:class:`TooLarge`).
     """
     check_limits(text)
-    return yaml.load(text, Loader)
+    return Loader(text).get_single_data()

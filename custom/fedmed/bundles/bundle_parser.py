@@ -147,7 +147,7 @@ def _content(path: str, content_bytes: bytes) -> dict[str, Any]:
     if moved := hint(text):
         raise BundleError(f"{path}: {moved}")
     quick = QUICK_YAML is not None and not path.endswith(".json")
-    content: dict[str, Any] = yaml.load(text, QUICK_YAML) if quick else ConfigParser.load_config_file(path)
+    content: dict[str, Any] = QUICK_YAML(text).get_single_data() if quick else ConfigParser.load_config_file(path)
     return content
 
 
