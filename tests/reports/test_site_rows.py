@@ -7,6 +7,7 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
 from fedmed.reports.words import count, duration, fixed, flat, join, size
+from tests.reports import records
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 
@@ -135,3 +136,11 @@ def test_values_read_as_a_person_expects(value, text):
 def test_settings_are_flattened_with_dotted_keys():
     assert flat({"a": {"b": [1, 2], "c": None}, "d": True}) == [("a.b", "1, 2"), ("a.c", "–"), ("d", "True")]
     assert flat({"a": [None, 1e-05], "b": 5960.0, "c": 2}) == [("a", "–, 0.00001"), ("b", "5960"), ("c", "2")]
+
+
+@pytest.mark.parametrize("name", ["inst_nephro1", "hospital_of_a_long_name_in_the_north"])
+def test_a_sites_name_stays_on_one_line_of_a_terminal_and_a_long_one_is_whole_all_the_same(name):
+    numbers = {"alone": "0.587", "together": "0.629", "own choice": "0.628", "gain": "+0.042 −0.043 to +0.333"}
+    text = records.shown(site_rows.screen_table("t", [{"site": name, "cases": "5", **numbers}], []), width=50)
+    assert (name in text) == (len(name) <= site_rows.SHORT)
+    assert name in "".join(line[1:].partition("  ")[0].strip() for line in text.splitlines()[4:])

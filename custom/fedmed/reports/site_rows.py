@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from rich import box
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +18,7 @@ from fedmed.reports.words import NOTHING, count, join
 
 ROLES = {"evaluate": "evaluation only"}  # role -> its name, where it has another one
 WORDS = ("site", "role", "labels")  # columns of words
+SHORT = 16  # characters of a site's name that a terminal keeps on one line, and other columns give way
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,9 @@ def screen_table(title: str, rows: Sequence[Mapping[str, str]], remarks: Sequenc
     table = Table(title=in_markup(title), title_justify="left", title_style="bold", caption_justify="left")
     table.box, table.padding = box.SIMPLE_HEAD, (0, 2, 0, 0)
     for head in rows[0] if rows else ():
-        table.add_column(in_markup(head), justify="left" if head in WORDS else "right", overflow="fold")
+        short = head == WORDS[0] and max(len(row[head]) for row in rows) <= SHORT
+        justify: JustifyMethod = "left" if head in WORDS else "right"
+        table.add_column(in_markup(head), justify=justify, overflow="fold", no_wrap=short)
     for row in rows:
         table.add_row(*(Text(in_lines(cell)) for cell in row.values()))
     # No markup: reasons hold names that sites sent.
