@@ -110,6 +110,19 @@ def test_unlabelled_puts_everything_into_one_list(folder, tmp_path):
     assert not any("label" in entry for entry in entries)
 
 
+@pytest.mark.parametrize(("kept", "said"), [(r"\w+/(\d+)\.png", "folder and ending"), (r"\w+/(\d+\.png)", "folder")])
+def test_a_table_of_bare_names_finds_its_images_where_names_differ(folder, tmp_path, kept, said):
+    prepare(folder, tmp_path / "site")
+    by_path, table = lists(tmp_path / "site"), folder / "labels.csv"
+    table.write_text(re.sub(kept, r"\1", table.read_text()))
+    prepared = prepare(folder, tmp_path / "site")
+    assert lists(tmp_path / "site") == by_path
+    assert any(f"without {said}; they were found by their names" in one for one in prepared.sections["Worth a look"])
+    picture(folder / "again" / "001.png", 99)
+    with pytest.raises(DataError, match="names that only one image has"):
+        prepare(folder, tmp_path / "site")
+
+
 def test_labels_are_merged_and_limited(folder, tmp_path):
     prepared = prepare(folder, tmp_path / "site", merge=["pneumonia=bacteria,virus"])
     assert prepared.classes == ["normal", "pneumonia"]

@@ -60,8 +60,10 @@ def _rows(path: Path, reader: csv.DictReader, columns: Mapping[str, str]) -> dic
     present = reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
     for what, name in {"file": "file", **columns}.items():
         if name not in present:
+            also = [f"--{one}-column" for one in COLUMNS if one != what and columns.get(one, one) not in present]
             raise DataError(
                 f"{path} has no column '{name}' (it has {', '.join(present)}); name it with --{what}-column"
+                + (f", and what the table has of the others with {', '.join(also)}" if also else "")
             )
     rows: dict[str, Row] = {}
     for number, record in enumerate(reader, start=2):

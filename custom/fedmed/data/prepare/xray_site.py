@@ -161,13 +161,16 @@ def _find(
     if not labels.ignore:
         counted = {row.label for row in renamed.values() if not labels.classes or row.label in labels.classes}
         notes += check_labels(counted, labels.table)
+    renamed, by_name = rows_by_name(folder, renamed, skip)
+    notes += by_name
     sources = find_xrays(folder, table and renamed, patient_pattern, labels.classes, skip)
     missing = sorted(renamed.keys() - {source.case for source in sources})
     if not sources:
         raise DataError("; ".join([f"{folder}: no PNG, JPEG or DICOM file at any depth", *results]))
     if missing and all(source.fault for source in sources):
         where = f"{labels.table}: none of its files is in {folder}, the first is '{missing[0]}'"
-        raise DataError(f"{where}; paths must be relative to it")
+        found = f"; the first there is '{sources[0].case}'"
+        raise DataError(f"{where}{found}: paths must be relative to the folder, or names that only one image has")
     return sources, missing, notes
 
 
@@ -246,6 +249,38 @@ def find_xrays(
             fault = fault or f"its label '{row.label}' is not one of {', '.join(classes)}"
         sources.append(Source(name, (path,), patient, None, row.label, row.view, fault, patient_said=said))
     return sources
+
+
+def rows_by_name(folder: Path, rows: Mapping[str, Row], skip: Collection[Path]) -> tuple[dict[str, Row], list[str]]:
+    """Give each row the path of its image, where no row has one and names without folder or ending tell them all.
+
+    Args:
+        folder: where the images are.
+        rows: file → row of the table.
+        skip: folders that are not entered.
+
+    Returns:
+        The rows, and a note where their files are other than the table says. They stay as they are where a row has a
+        path, or a name fits several rows or images: it would be a guess whose label an image gets.
+    """
+    found = [path.relative_to(folder).as_posix() for path in _images(folder, {Path(place).resolve() for place in skip})]
+    if not rows or rows.keys() & set(found):
+        return dict(rows), []
+    for what, key in {"folder": _without_folder, "folder and ending": _without_ending}.items():
+        named = {key(path): path for path in found}
+        if len(named) == len(found) and named.keys() & rows.keys():
+            return {named.get(name, name): row for name, row in rows.items()}, [
+                f"the table names its files without {what}; they were found by their names, no two alike"
+            ]
+    return dict(rows), []
+
+
+def _without_folder(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
+
+
+def _without_ending(path: str) -> str:
+    return _without_folder(path).rsplit(".", 1)[0]
 
 
 def _patient(
