@@ -141,3 +141,12 @@ def test_a_video_of_cholect50_without_its_json_is_unlabelled(frames, prepare):
     assert any(
         "neither labels nor masks were found" in note for note in prepared.cases[0].notes + prepared.cases[1].notes
     )
+
+
+def test_names_that_hold_hours_minutes_and_seconds_need_no_rate(frames, prepare, tmp_path):
+    frames("op", "Bild_00h01m05s.png", "Bild_00h00m58s.png", "Bild_01h00m00,5s.png")
+    frames("dated", "2024-03-14.png", "00h00m01s.png")
+    _, lists, refused = prepare(None)
+    (entry,) = lists["unlabeled"]
+    assert times(tmp_path / "out" / entry["video"], tmp_path / "cache") == pytest.approx([0, 7, 3542.5])
+    assert "name them by their time as in 00h12m30s.jpg" in refused["dated"]

@@ -4,7 +4,7 @@ import csv
 import hashlib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from fedmed.errors import DataError, first_line
 TABLE = "frames.csv"
 SINGLES = "pictures.csv"
 UNEVEN = 0.0011  # seconds that frames which come evenly may be off: times are often whole milliseconds
+CLOCK = re.compile(r"(\d+)h(\d+)m(\d+(?:[.,]\d+)?)s", re.IGNORECASE)  # a time in a name, such as op_00h12m30s
 PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff"}
 
 
@@ -134,6 +135,8 @@ def pictures_of(folder: Path) -> list[str]:
 def frames_by_name(folder: Path, names_rate: float | None, option: str = "names_rate") -> list[tuple[str, float]]:
     """(name, second) of a folder's pictures in the order of their times, by the last number of each name.
 
+    Names that all hold a time such as ``00h12m30s`` need no rate.
+
     Args:
         names_rate: those numbers a second.
         option: what a person gives it as.
@@ -142,8 +145,12 @@ def frames_by_name(folder: Path, names_rate: float | None, option: str = "names_
         DataError: there are pictures and no ``names_rate``, a name has no number, or two names have the same.
     """
     names, table = pictures_of(folder), f"write {TABLE} with the columns file,second"
+    clocks = [CLOCK.search(Path(name).stem) for name in names]
+    if names_rate is None and names and all(clocks):
+        return _by_clock(names, [clock.groups() for clock in clocks if clock])
     if names and names_rate is None:
-        remedy = f"give {option} (25 if the numbers in their names count 25 a second), or {table}"
+        remedy = f"give {option} (25 if the numbers in their names count 25 a second), name them by their time as in "
+        remedy += f"00h12m30s.jpg, or {table}"
         raise DataError(f"{folder}: nothing says when its frames are shown; {remedy}")
     numbers: dict[int, str] = {}
     for name in names:
@@ -154,6 +161,12 @@ def frames_by_name(folder: Path, names_rate: float | None, option: str = "names_
             remedy = f"keep one of them, put each video into a folder of its own, or {table}"
             raise DataError(f"{folder}: the last number in the names of {other} and {name} is the same; {remedy}")
     return [(name, number / (names_rate or 1)) for number, name in sorted(numbers.items())]
+
+
+def _by_clock(names: Sequence[str], clocks: Sequence[Sequence[str]]) -> list[tuple[str, float]]:
+    """(name, second) in the order of the times; two of one time are refused where frames are read."""
+    seconds = [int(hour) * 3600 + int(minute) * 60 + float(second.replace(",", ".")) for hour, minute, second in clocks]
+    return sorted(zip(names, seconds, strict=True), key=lambda one: (one[1], one[0]))
 
 
 def folder_facts(path: Path, contents: bool) -> str:

@@ -158,11 +158,13 @@ def _gap_notes(video: Path, frames: Sequence[tuple[str, float]], rate: float | N
         raise DataError(f"{video}: has no frames; put pictures into it, or remove it")
     gaps = [(after[1] - before[1], before[0], after[0]) for before, after in pairwise(frames)]
     longest, before, after = max(gaps, default=(0.0, "", ""))
+    read = f"at {NAMES_RATE} {rate:g}" if rate else "by the times in their names"
     if longest > LONGEST_GAP:
-        text = f"{video}: at {NAMES_RATE} {rate:g} more than an hour lies between {before} and {after}"
+        text = f"{video}: {read} more than an hour lies between {before} and {after}"
         raise DataError(f"{text}; give the rate at which the numbers count, or move away what is not a frame of it")
-    text = f"at {NAMES_RATE} {rate:g} more than {LONG_GAP:g} s lie between two of its frames: if none is missing there"
-    return (f"{text}, the numbers count at another rate",) if longest > LONG_GAP else ()
+    text = f"{read} more than {LONG_GAP:g} s lie between two of its frames"
+    otherwise = ": if none is missing there, the numbers count at another rate" if rate else ""
+    return (text + otherwise,) if longest > LONG_GAP else ()
 
 
 def movies(folder: Path) -> list[Path]:
