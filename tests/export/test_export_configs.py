@@ -12,6 +12,7 @@ from fedmed.bundles.bundle_parser import footprint, merged
 from fedmed.bundles.digests import write_digests
 from fedmed.bundles.find import SHIPPED_BUNDLES
 from fedmed.bundles.given_bundle import open_given
+from fedmed.errors import ExportError
 from fedmed.export.configs import to_yaml, write_configs
 from fedmed.export.exporter import exporter_of
 from fedmed.export.folder import check_target, copy_parts
@@ -143,3 +144,18 @@ def test_the_last_step_names_what_the_model_is_run_on(bundle, what, tmp_path):
     *_, adapted, target = shlex.split(adapted)
     assert adapted == f"/data/{what}"
     check_target(tmp_path / target, replace=False)  # the command may be pasted: its last word is a bundle's name
+
+
+@pytest.mark.parametrize(
+    ("name", "proposed"),
+    [
+        ("my_lesions", "my_lesions_segmentation or"),
+        ("a b_segmentation", "a_b_segmentation or"),
+        ("ä", "my_model_segmentation"),
+    ],
+)
+def test_a_name_that_hides_the_task_is_refused_with_one_that_is_taken(tmp_path, name, proposed):
+    with pytest.raises(ExportError, match="must end in") as refused:
+        check_target(tmp_path / name, replace=False)
+    assert f"write {tmp_path}/{proposed}" in str(refused.value)
+    check_target(Path(str(refused.value).split()[-1]), replace=False)

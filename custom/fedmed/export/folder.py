@@ -22,10 +22,11 @@ def check_target(out: Path, replace: bool) -> None:
         ExportError: a name without the task, something that exists, or something else than an exported bundle there.
     """
     if not out.name.endswith(KINDS) or not re.fullmatch(r"[A-Za-z0-9_]+", out.name):
+        letters = re.sub(r"\W+", "_", out.name, flags=re.ASCII).strip("_") or "my_model"
+        names = " or ".join(str(out.with_name(letters.removesuffix(kind) + kind)) for kind in KINDS)
         raise ExportError(
-            f"OUT is the bundle's own folder, and MONAI Label reads the task from its name: '{out.name}' must be "
-            f"letters a–z, digits and underscores and end in {' or '.join(KINDS)}, such as "
-            f"my_lesions{KINDS[0]}"
+            f"MONAI Label reads the task from the name of the bundle's folder, which must end in {' or '.join(KINDS)} "
+            f"and have only letters a–z, digits and underscores; in place of '{out.name}' write {names}"
         )
     if not out.exists() and not out.is_symlink():
         return
