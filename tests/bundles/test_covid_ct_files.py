@@ -13,6 +13,10 @@ def test_folders_without_images_are_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(BundleInputError, match="holds no .nii or .nii.gz file"):
             list_images(folder)
+    (tmp_path / "case 1").mkdir()
+    (tmp_path / "case 1" / "ct.nii.gz").touch()
+    with pytest.raises(BundleInputError, match=r"those below, such as case 1/ct\.nii\.gz, are not looked for"):
+        list_images(tmp_path)
     (tmp_path / "b.nii").touch()
     (tmp_path / "a.nii.gz").touch()
     assert [path.rsplit("/")[-1] for path in list_images(tmp_path)] == ["a.nii.gz", "b.nii"]

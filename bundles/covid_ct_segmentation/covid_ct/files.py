@@ -34,7 +34,14 @@ def list_images(folder: str | Path, postfix: str = "") -> list[str]:
             raise BundleInputError(f"{root} holds {names}, whose masks would have one name; rename one of them")
     files = [str(path) for stem, paths in named.items() if stem not in earlier for path in paths]
     if not files:
-        raise BundleInputError(f"{root} holds no .nii or .nii.gz file; set dataset_dir to a folder of chest CTs")
+        below = next((path for path in sorted(root.rglob("*")) if path.is_file() and nifti_stem(path.name)), None)
+        what = "set dataset_dir to a folder of chest CTs"
+        if below:
+            what = (
+                f"those below, such as {below.relative_to(root)}, are not looked for: set dataset_dir to their folder, "
+            )
+            what += "or link all of them into one, each with a name of its own"
+        raise BundleInputError(f"{root} holds no .nii or .nii.gz file; {what}")
     return sorted(files)
 
 
