@@ -50,10 +50,12 @@ def segment(
     """Return the segmentation of the series in ``folder`` and one line for each of its segments; notes to stderr."""
     import numpy as np
 
+    from fedmed.data.dicom_results import Producer, find_series, segmentation, source_slices
+
+    files = find_series(folder, uid)  # before the imports that take many seconds
     from fedmed.bundles.given_bundle import open_given
     from fedmed.bundles.infer import WEIGHTS, check_ready, infer_image
     from fedmed.bundles.metadata_classes import segments
-    from fedmed.data.dicom_results import Producer, find_series, segmentation, source_slices
     from fedmed.data.prepare.case import Source
     from fedmed.data.prepare.ct_inspect import inspect_all
 
@@ -61,7 +63,6 @@ def segment(
     structures = segments(metadata, bundle)
     weights = hashlib.sha256((bundle / WEIGHTS).read_bytes()).hexdigest()[:16]
     producer = Producer(bundle.resolve().name, metadata["version"], weights)
-    files = find_series(folder, uid)
     slices = source_slices(files)
     with tempfile.TemporaryDirectory(prefix="fedmed-dicom-") as place:
         # Checked as a preparation does; not compressed, which would take longer than reading a chest.
