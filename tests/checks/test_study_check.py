@@ -6,7 +6,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from fedmed.checks.control_check import check_study, held_back
+from fedmed.checks.control_check import check_study, held_back, withheld_scores
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
@@ -141,3 +141,10 @@ def test_what_a_method_asks_for_and_a_site_keeps_is_told_with_the_command(
     job = write_job_of_pictures(method=method, sites={"cxr_north": "unsupervised"}, evaluate=False, select="last")
     told = held_back(job, tmp_path / "my study.yaml")
     assert (said in told and f"approve {path} --job '{tmp_path}/my study.yaml'" in told) if said else told == ""
+
+
+def test_test_scores_that_stay_at_a_site_are_told_before_the_run(tiny_job, change_lists):
+    change_lists("ct_north", lambda lists: lists.update(testing=lists["testing"][:1]))
+    told = withheld_scores(tiny_job("few"))
+    assert "ct_north has 1 test case and lets scores of" in told and "--split" in told
+    assert withheld_scores(tiny_job("unscored", evaluate=False)) == ""

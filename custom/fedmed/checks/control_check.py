@@ -87,6 +87,12 @@ def unmeasured(job: Path) -> str:
     )
 
 
+def withheld_scores(job: Path) -> str:
+    """Of a job folder, which sites keep their test scores to themselves, and the remedy; empty where none does."""
+    read = read_job(job, load_server().allowed_classes)
+    return _withheld(_test_cases(read)) if read.study.evaluate else ""
+
+
 def _test_cases(read: Job) -> dict[str, tuple[int, int]]:
     """Site -> cases of its test list, and the fewest whose scores it lets go."""
     sites = [load_site(site) for site in read.study.sites]

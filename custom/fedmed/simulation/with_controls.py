@@ -30,11 +30,12 @@ def simulate_folder(job: Path, workspace: Path, options: RunOptions, scratch: Pa
     if threads is not None and not 1 <= threads <= len(sites):
         raise JobError(f"--threads {threads} does not fit {job.name}: it has {len(sites)} sites, use 1 to {len(sites)}")
     if any(job.glob("app_*/config/study.yaml")):
-        from fedmed.checks.control_check import check_study, held_back
+        from fedmed.checks.control_check import check_study, held_back, withheld_scores
         from fedmed.checks.gain_check import gain_notes
 
         check_study(job, given)
-        for note in filter(None, [held_back(job, given), *gain_notes(job)]):
+        scores = "" if options.control else withheld_scores(job)  # with a control it is told below
+        for note in filter(None, [held_back(job, given), scores, *gain_notes(job)]):
             if not options.quiet:
                 print(f"note: {note}", file=sys.stderr)
     with owned(workspace) as lock:
