@@ -20,7 +20,7 @@ from fedmed.federation.site_fingerprint import site_fingerprint
 from fedmed.kinds.find_kind import kind_of
 from fedmed.messages.fingerprint import fault
 from fedmed.privacy.limits import read_ledger
-from fedmed.reports.notes import warnings
+from fedmed.reports.notes import remarks, warnings
 from fedmed.reports.run import read_run
 from fedmed.settings.site import load_file
 from tests.federation.run_folder import records
@@ -146,7 +146,10 @@ def test_it_is_asked_once_before_the_first_round_and_said_in_record_log_and_repo
     small("abcd", fingerprint=True, local=local, resume=True)
     assert {task.name for _, task, _ in messages} == {"train"}, "a resumed run does not ask again"
     run = read_run(tmp_path / "ws")
-    assert [(when, site) for when, site, _ in warnings(run)] == [("before round 1", "d"), ("before round 1", "b")]
+    assert [(when, site) for when, site, _ in warnings(run)] == [("before round 1", "b")]
+    assert run.uncompared == ["d"], "what no site allows by itself is no warning"
+    (said,) = (note for note in remarks(run) if "not compared" in note)
+    assert said.startswith("The images of d were") and "fedmed site approve" in said
 
 
 def test_the_ledger_has_what_left(small, tmp_path):

@@ -16,11 +16,10 @@ from fedmed.jobs.job import Job
 from fedmed.kinds.find_kind import kind_of
 from fedmed.kinds.kind import MASKS
 from fedmed.messages.answers import Extras
-from fedmed.messages.fingerprint import NAME, fault
+from fedmed.messages.fingerprint import FORBIDDEN, NAME, fault
 from fedmed.messages.task import Task
 from fedmed.recovery.checkpoint import FINGERPRINT as FILE
 
-FORBIDDEN = f"its own settings do not list '{NAME}' under 'privacy.allowed_extras'"
 log = logging.getLogger("fedmed.server")
 
 
@@ -61,7 +60,10 @@ class Fingerprints:
             self._take(site, answers.get(site))
         self.findings = compare(self.sites, expected(self.bundle))
         for site, reason in sorted(self.missing.items()):
-            log.warning("before round %d: no fingerprint of site '%s': %s", round + 1, site, reason)
+            level = (
+                logging.INFO if reason == FORBIDDEN else logging.WARNING
+            )  # what no site allows by itself is no fault
+            log.log(level, "before round %d: no fingerprint of site '%s': %s", round + 1, site, reason)
         for site, text in self.findings:
             log.warning("before round %d: site '%s': %s", round + 1, site, text)
         save_json(self.path, self.record())

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 NAME = "fingerprint"  # of the task, of the study's key, and in a site's `privacy.allowed_extras`
+FORBIDDEN = f"its own settings do not list '{NAME}' under 'privacy.allowed_extras'"  # why a site sends none
 STEP = 5  # counts are multiples of it, so that no exact number of patients leaves
 TELLS = (
     "how many images the site has, in steps of 5, and how large, how coarse and how bright they are: medians and "

@@ -20,7 +20,7 @@ from fedmed.methods.find_method import study_of_run
 from fedmed.plain_text import every_text, in_markup, in_terminal
 from fedmed.reports.palette import DARK
 from fedmed.reports.run import JOB_FOLDER, error_text, known_method, score_of
-from fedmed.reports.run_files import compared, number
+from fedmed.reports.run_files import compared, number, uncompared, uncompared_note
 from fedmed.reports.training_scalars import declared, leading
 from fedmed.reports.words import NOTHING, duration, fixed
 
@@ -167,7 +167,9 @@ class Follower:
         news = [(name, line) for name, tail in self._sites.items() for line in tail.poll()]
         news.sort(key=lambda pair: number(pair[1].get("time")) or 0.0)
         finished = [(line, int(line.get("round") or 0)) for line in self._rounds.poll()]
-        texts = [self.state.compared_event(*one) for record in self._compared.poll() for one in compared(record)]
+        records = self._compared.poll()
+        texts = [self.state.compared_event(*one) for record in records for one in compared(record)]
+        texts += [f"note: {text}" for record in records if (text := uncompared_note(uncompared(record)))]
         for name, line in news:
             # A round's own line carries no time; it stands before the first site that is in a later round.
             while finished and int(line.get("round") or 0) > finished[0][1]:

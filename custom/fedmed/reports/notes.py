@@ -10,7 +10,7 @@ import numpy as np
 
 from fedmed.methods.method import ALL_SITES, of_role
 from fedmed.reports.run_contents import Run, Site
-from fedmed.reports.run_files import number
+from fedmed.reports.run_files import number, uncompared_note
 from fedmed.reports.run_report import report_of
 from fedmed.reports.words import NOTHING, count, join, plain_delta, plain_number, size
 
@@ -19,6 +19,7 @@ def remarks(run: Run) -> list[str]:
     """Notes that must stand below a table in a terminal."""
     notes = [training_note(run), adaptation_note(run), contribution_note(run) if run.idle else "", resumed_note(run)]
     notes += [*release_notes(run), statistics_note(run), *few_cases_notes(run), *number_notes(run), clip_note(run)]
+    notes += [uncompared_note(run.uncompared)]
     return [*filter(None, notes), *(f"Warning, {rounds}: {site}: {text}" for rounds, site, text in warnings(run))]
 
 

@@ -75,6 +75,7 @@ class Run:
         steps: what is added from one of its controls to the next, and from the last to the run; none where there is no
             control, the same job in which the sites without labels are left out or learn nothing.
         compared: (site, message) of what did not fit among the sites' images, or why a site told nothing of its own.
+        uncompared: sites that were asked for that and whose settings do not allow it.
         control_problems: why controls that are there cannot be compared.
     """
 
@@ -98,6 +99,7 @@ class Run:
     classes: list[Structure] = field(default_factory=list)
     grid: list[float] = field(default_factory=list)
     compared: list[tuple[str, str]] = field(default_factory=list)
+    uncompared: list[str] = field(default_factory=list)
     steps: list[Any] = field(default_factory=list)
     control_problems: list[str] = field(default_factory=list)
 

@@ -12,7 +12,9 @@ import numpy as np
 
 from fedmed.errors import DataError, FedMedError
 from fedmed.files import read_json
+from fedmed.messages.fingerprint import FORBIDDEN
 from fedmed.plain_text import every_text, in_terminal
+from fedmed.reports.words import join
 
 if TYPE_CHECKING:
     import pandas as pd  # when it is used: it takes long to load, and sites read no tables
@@ -52,14 +54,35 @@ def read_record(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_compared(path: Path) -> list[tuple[str, str]]:
-    """Read (site, message) of ``fingerprint.json``; nothing where there is none. FedMedError: it is damaged."""
-    return compared(read_record(path)) if path.is_file() else []
+def read_compared(path: Path) -> tuple[list[tuple[str, str]], list[str]]:
+    """Read :func:`compared` and :func:`uncompared` of ``fingerprint.json``; nothing where there is none.
+
+    Raises:
+        FedMedError: it is damaged.
+    """
+    record = read_record(path) if path.is_file() else {}
+    return compared(record), uncompared(record)
+
+
+def uncompared(record: Mapping[str, Any]) -> list[str]:
+    """Sites that let no fingerprint leave, which is what a site's settings say until somebody changes them."""
+    return sorted(str(site) for site, reason in (record.get("missing") or {}).items() if reason == FORBIDDEN)
+
+
+def uncompared_note(sites: Sequence[str]) -> str:
+    """Say whose images were not compared with the others' before the training, and how a site allows it."""
+    if not sites:
+        return ""
+    return (
+        f"The images of {join(list(sites))} were not compared with those of other sites before round 1: no site lets "
+        "numbers of its images leave by itself. Each sees and allows it by 'fedmed site approve SITE.yaml --job STUDY'."
+    )
 
 
 def compared(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(site, message): why there is no fingerprint of a site, then what does not fit among the others."""
-    missing = [(str(site), f"no fingerprint: {reason}") for site, reason in (record.get("missing") or {}).items()]
+    """(site, message): why a site that allows a fingerprint sent none, then what does not fit among the others."""
+    reasons = ((str(site), reason) for site, reason in (record.get("missing") or {}).items() if reason != FORBIDDEN)
+    missing = [(site, f"no fingerprint: {reason}") for site, reason in reasons]
     return [*missing, *((str(one.get("site")), str(one.get("message"))) for one in record.get("findings") or ())]
 
 
