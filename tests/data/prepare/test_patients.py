@@ -36,6 +36,22 @@ def test_unsaid_patients_and_one_patient_for_all_stand_on_top(tmp_path):
     assert "all 2 images are of one patient, '7'" in patient_warnings(cases, "image", "Say it")[0]
 
 
+@pytest.mark.parametrize(
+    ("names", "proposed"),
+    [
+        (("Müller - Herd 1.png", "Müller - Herd 2.png", "Groß - Herd 1.png"), True),
+        (("Bild 1.png", "Bild 2.png", "Bild 3.png"), False),  # one beginning for all is no patient
+        (("Bild 1.png", "Foto 1.png", "c.png"), False),
+    ],
+)
+def test_a_warning_of_unknown_patients_has_a_pattern_where_beginnings_of_names_repeat(tmp_path, names, proposed):
+    cases = images(tmp_path, names)
+    for place, case in enumerate(cases):
+        case.lists = ["training" if place else "testing"]
+    (text,) = patient_warnings(cases, "image", "Say it")
+    assert (f"perhaps as '{BEFORE_LAST}'" in text) == proposed and ("'Müller - Herd '" in text) == proposed
+
+
 @pytest.mark.parametrize("names", [("p0_0", "p0_1", "p1_0"), ("anna_scan1", "anna_scan2", "zoe_scan1")])
 def test_names_that_share_a_patient_are_refused(tmp_path, names):
     with pytest.raises(DataError, match="--own-patients"):

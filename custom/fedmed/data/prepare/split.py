@@ -176,11 +176,21 @@ def patient_warnings(cases: Sequence[Checked], what: str, remedy: str) -> list[s
     if unsaid and len({name for case in used for name in case.lists}) > 1:
         known = f"{len(unsaid)} of {len(used)} {what}s: nobody says who the patient is"
         risk = f"so each {what} counts as a patient of its own; scans of one patient may train and test"
-        warnings.append(f"{known}, {risk}. {remedy}")
+        warnings.append(f"{known}, {risk}. {remedy}{_pattern_for(unsaid)}")
     if len(said) == 1 and not unsaid and len(used) > 1:
         text = f"all {len(used)} {what}s are of one patient, '{said.pop()}', and so in one list"
         warnings.append(f"{text}. If there are several patients: {remedy}")
     return warnings
+
+
+def _pattern_for(cases: Sequence[Checked]) -> str:
+    """A pattern that puts together names which differ in their last part alone; "" where none or nearly all do."""
+    keys = (case.case.rsplit("/", 1)[-1].split(".", 1)[0] for case in cases)
+    groups = Counter(key[: len(key) - len(rest)] for key in keys if (rest := re.split("[-_ ]", key)[-1]) != key)
+    if len(groups) < 2 or max(groups.values()) < 2 or groups.total() > MANY * len(groups):
+        return ""
+    beginning = groups.most_common(1)[0][0]
+    return f", perhaps as '{BEFORE_LAST}' (all but the last part), since '{beginning}' comes more than once"
 
 
 def refuse_shared_prefixes(cases: Iterable[Checked], folder: Path, what: str, remedy: str) -> None:
