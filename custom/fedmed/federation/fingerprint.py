@@ -60,9 +60,8 @@ class Fingerprints:
             self._take(site, answers.get(site))
         self.findings = compare(self.sites, expected(self.bundle))
         for site, reason in sorted(self.missing.items()):
-            level = (
-                logging.INFO if reason == FORBIDDEN else logging.WARNING
-            )  # what no site allows by itself is no fault
+            # What no site allows by itself is no fault.
+            level = logging.INFO if reason == FORBIDDEN else logging.WARNING
             log.log(level, "before round %d: no fingerprint of site '%s': %s", round + 1, site, reason)
         for site, text in self.findings:
             log.warning("before round %d: site '%s': %s", round + 1, site, text)
