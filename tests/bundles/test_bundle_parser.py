@@ -6,6 +6,7 @@ from monai.bundle import ComponentLocator, ConfigParser
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import BundleParser
+from fedmed.files import CHECKOUT
 
 BUNDLES = ("covid_ct_segmentation", "cxr_classification", "surgical_tool_classification")
 
@@ -64,3 +65,13 @@ def test_import_statements_hold_for_expressions_anywhere_in_the_file():
     assert [parser.get_parsed_content(id) for id in expressions] == [2, [3]]
     with pytest.raises(RuntimeError, match="math"):
         BundleParser(config=expressions).get_parsed_content("before")
+
+
+def test_files_are_merged_as_monai_merges_them():
+    configs = CHECKOUT / "bundles" / "covid_ct_segmentation" / "configs"
+    for overlays in (["demo"], ["demo", "segresnet", "consistency"], ["agreement", "strong_views"]):
+        files = [str(configs / f"{name}.yaml") for name in ("train", *overlays)]
+        assert BundleParser.load_config_files(files) == ConfigParser.load_config_files(files)
+    for read in (ConfigParser, BundleParser):  # an overlay of training, over a file that has none
+        with pytest.raises(KeyError, match="train"):
+            read.load_config_files([str(configs / f"{name}.yaml") for name in ("inference", "consistency")])

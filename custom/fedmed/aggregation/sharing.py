@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -192,7 +193,12 @@ def tensor_bytes(tensors: Mapping[str, Tensor], names: Iterable[str] | None = No
 
 
 def _hit(patterns: Sequence[str], name: str) -> bool:
-    return any(re.search(pattern, name) for pattern in patterns)
+    return any(_found(pattern, name) for pattern in patterns)
+
+
+@lru_cache(maxsize=1 << 16)  # the same names, each time that a model is opened
+def _found(pattern: str, name: str) -> bool:
+    return re.search(pattern, name) is not None
 
 
 def _group(names: Iterable[str], group: str, groups: Mapping[str, Sequence[str]]) -> list[str]:

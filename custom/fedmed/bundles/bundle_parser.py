@@ -58,6 +58,19 @@ class BundleParser(ConfigParser):
             return content
         return deepcopy(_content(str(filepath), Path(filepath).read_bytes()))
 
+    @classmethod
+    def load_config_files(cls, files: Any, **settings: Any) -> dict[str, Any]:
+        """Content of files, merged into the first one as MONAI merges it, by this parser in place of MONAI's."""
+        if settings or isinstance(files, dict | str):
+            content: dict[str, Any] = super().load_config_files(files, **settings)
+            return content
+        parser = cls(config={})
+        for path in files:
+            for key, value in cls.load_config_file(path).items():
+                merge_kv(parser, key, value)
+        result: dict[str, Any] = parser.get()
+        return result
+
     @staticmethod
     def ids_of_file(path: Path) -> list[str]:
         """Ids of the first level of a YAML or JSON file."""
