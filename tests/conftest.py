@@ -102,6 +102,14 @@ def coarse_pictures():
         yield
 
 
+@pytest.fixture
+def no_charts(request, monkeypatch):
+    """Leave charts out of pages, most of whose time they take: for tests that read a page's words."""
+    if "charts" not in request.fixturenames:
+        monkeypatch.setattr("fedmed.reports.run_page.drawn", lambda run, named: dict.fromkeys(named))
+        monkeypatch.setattr("fedmed.reports.plots.svg", lambda figure, name: "")
+
+
 @pytest.fixture(scope="session")
 def example_federation(tmp_path_factory):
     """The example project, provisioned. Do not change it."""

@@ -14,6 +14,8 @@ from fedmed.training.corrections.colour import MatchedColours
 from fedmed.training.corrections.statistics import OwnStatistics
 from tests.federation.run_folder import kept_of
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 PLAN = {"rounds": 2, "epochs": 0.5, "steps": None, "warm_start": {"rounds": 1}, "select": "last"}
 
 

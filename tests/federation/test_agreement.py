@@ -19,6 +19,8 @@ from fedmed.settings.site import load_site
 from fedmed.systems.agreement.method import Agreement
 from tests.federation.run_folder import model_of, result_of, rounds_of, same
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 METHOD = {"path": "fedmed.systems.agreement.method.Agreement"}
 PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}}

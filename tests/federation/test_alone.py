@@ -25,6 +25,8 @@ from fedmed.settings.site import load_file, load_site
 from fedmed.training.case_recorder import CaseRecorder
 from tests.federation.run_folder import Killed, kept_of, model_of, records, result_of, same
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 ONE = {"ct_north": "supervised"}
 TWO = {**ONE, "ct_south": "supervised"}
 SITES = {**TWO, "ct_east": "unsupervised"}

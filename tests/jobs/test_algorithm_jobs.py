@@ -26,6 +26,8 @@ from fedmed.settings.site import load_file
 from tests.federation.run_folder import result_of, rounds_of
 from tests.shipped import shipped
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 SMALL_BUNDLE = Path(__file__).resolve().parents[1] / "federation" / "small_bundle"
 FEDAVG = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}
 STUDY = {"name": "x", "bundle": "surgical_tool_classification", "method": FEDAVG, "sites": {"a": "supervised"},

@@ -43,11 +43,3 @@ def finished_run(tmp_path_factory):
 @pytest.fixture
 def charts():
     """Asked for by tests that look at the charts of a page, where others of their file use ``no_charts``."""
-
-
-@pytest.fixture
-def no_charts(request, monkeypatch):
-    """Leave charts out of pages, most of whose time they take: for tests that read a page's words."""
-    if "charts" not in request.fixturenames:
-        monkeypatch.setattr("fedmed.reports.run_page.drawn", lambda run, named: dict.fromkeys(named))
-        monkeypatch.setattr("fedmed.reports.plots.svg", lambda figure, name: "")
