@@ -36,7 +36,10 @@ def _being_loaded(name: str) -> bool:
 
 
 class LightImports(MetaPathFinder):
-    """Finds no module of ``WITHOUT`` and a ``LaterModule`` for those of ``LATER``, while their user is loaded."""
+    """Finds no module of ``WITHOUT`` and a ``LaterModule`` for those of ``LATER``, while their user is loaded.
+
+    Those of ``CHANGES`` are changed once they are loaded.
+    """
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
