@@ -21,7 +21,7 @@ from fedmed.errors import BundleError, FedMedError, SharingError, unwrapped
 from fedmed.messages.answers import is_number
 from fedmed.moved_classes import hint
 from fedmed.seeds import derive_seed
-from fedmed.yaml_limits import check_limits
+from fedmed.yaml_limits import Loader, check_limits
 
 # What MONAI and MONAI Label call the network, and all that happens to an image before it: weights fit these alone.
 FITTED = ("network_def", "preprocessing", "pre_transforms")
@@ -77,27 +77,10 @@ class BundleParser(ConfigParser):
         return list(map(str, _content(str(path), path.read_bytes())))
 
 
-def _quick_yaml() -> Any:
-    """Make MONAI's reader of YAML, which warns of keys that come twice, with libyaml below it; None without libyaml."""
-    if not yaml.__with_libyaml__:
-        return None
-
-    from yaml import cyaml
-
-    parser: Any = vars(cyaml)["CParser"]
-
-    class QuickYaml(parser, CheckKeyDuplicatesYamlLoader):  # type: ignore[misc] # C has no types
-        """MONAI's reader of YAML, ten times as quick."""
-
-        def __init__(self, stream: str) -> None:
-            parser.__init__(self, stream)
-            yaml.constructor.SafeConstructor.__init__(self)
-            yaml.resolver.Resolver.__init__(self)
-
-    return QuickYaml
-
-
-QUICK_YAML = _quick_yaml()
+# MONAI's reader of YAML, which warns of keys that come twice, with libyaml below it where that is there.
+YAML_READER: Any = CheckKeyDuplicatesYamlLoader
+if Loader is not yaml.SafeLoader:
+    YAML_READER = type("YamlReader", (Loader, CheckKeyDuplicatesYamlLoader), {})
 
 
 class _Resolver(ReferenceResolver):
@@ -159,8 +142,8 @@ def _content(path: str, content_bytes: bytes) -> dict[str, Any]:
         check_limits(text)
     if moved := hint(text):
         raise BundleError(f"{path}: {moved}")
-    quick = QUICK_YAML is not None and not path.endswith(".json")
-    content: dict[str, Any] = QUICK_YAML(text).get_single_data() if quick else ConfigParser.load_config_file(path)
+    json = path.endswith(".json")
+    content: dict[str, Any] = ConfigParser.load_config_file(path) if json else YAML_READER(text).get_single_data()
     return content
 
 
