@@ -185,12 +185,24 @@ def patient_warnings(cases: Sequence[Checked], what: str, remedy: str) -> list[s
 
 def _pattern_for(cases: Sequence[Checked]) -> str:
     """A pattern that puts together names which differ in their last part alone; "" where none or nearly all do."""
-    keys = (case.case.rsplit("/", 1)[-1].split(".", 1)[0] for case in cases)
+    keys = map(_name, cases)
     groups = Counter(key[: len(key) - len(rest)] for key in keys if (rest := re.split("[-_ ]", key)[-1]) != key)
-    if len(groups) < 2 or max(groups.values()) < 2 or groups.total() > MANY * len(groups):
+    if not _repeated(groups):
         return ""
     beginning = groups.most_common(1)[0][0]
     return f", perhaps as '{BEFORE_LAST}' (all but the last part), since '{beginning}' comes more than once"
+
+
+def _name(case: Checked) -> str:
+    """Name of a case's file, without folder and extension."""
+    return case.case.rsplit("/", 1)[-1].split(".", 1)[0]
+
+
+def _repeated(groups: Counter[str]) -> list[str]:
+    """Beginnings that several names have; none where all names have one, or groups are too large for a patient."""
+    if len(groups) < 2 or groups.total() > MANY * len(groups):
+        return []
+    return [beginning for beginning, count in groups.items() if count > 1]
 
 
 def refuse_shared_prefixes(cases: Iterable[Checked], folder: Path, what: str, remedy: str) -> None:
@@ -202,11 +214,10 @@ def refuse_shared_prefixes(cases: Iterable[Checked], folder: Path, what: str, re
         DataError: names two of them, and how to say who the patient is.
     """
     unsaid = (case for case in cases if case.usable and not case.patient_said)
-    keys = sorted(case.case.rsplit("/", 1)[-1].split(".", 1)[0] for case in unsaid)
+    keys = sorted(map(_name, unsaid))
     parts = [re.split(r"[-_ ](?=[^-_ ]*$)", key) for key in keys]
     groups = Counter(prefix for prefix, *rest in parts if rest and _is_patient(prefix, rest[0]))
-    shared = [prefix for prefix, count in groups.items() if count > 1]
-    if len(groups) > 1 and shared and groups.total() <= MANY * len(groups):
+    if shared := _repeated(groups):
         first, second, *_ = [key for key in keys if re.match(rf"{re.escape(shared[0])}[-_ ]", key)]
         raise DataError(
             f"{folder}: '{first}' and '{second}' look like {what}s of one patient, and nothing says who that is, "

@@ -161,9 +161,11 @@ def _find(
     if not labels.ignore:
         counted = {row.label for row in renamed.values() if not labels.classes or row.label in labels.classes}
         notes += check_labels(counted, labels.table)
-    renamed, by_name = rows_by_name(folder, renamed, skip)
-    notes += by_name
     sources = find_xrays(folder, table and renamed, patient_pattern, labels.classes, skip)
+    by_name, without = rows_by_name([source.case for source in sources], renamed)
+    if without:
+        notes.append(f"the table names its files without {without}; they were found by their names, no two alike")
+        renamed, sources = by_name, find_xrays(folder, by_name, patient_pattern, labels.classes, skip)
     missing = sorted(renamed.keys() - {source.case for source in sources})
     if not sources:
         raise DataError("; ".join([f"{folder}: no PNG, JPEG or DICOM file at any depth", *results]))
@@ -251,28 +253,23 @@ def find_xrays(
     return sources
 
 
-def rows_by_name(folder: Path, rows: Mapping[str, Row], skip: Collection[Path]) -> tuple[dict[str, Row], list[str]]:
+def rows_by_name(found: Sequence[str], rows: Mapping[str, Row]) -> tuple[dict[str, Row], str]:
     """Give each row the path of its image, where no row has one and names without folder or ending tell them all.
 
     Args:
-        folder: where the images are.
+        found: paths of the images.
         rows: file → row of the table.
-        skip: folders that are not entered.
 
     Returns:
-        The rows, and a note where their files are other than the table says. They stay as they are where a row has a
-        path, or a name fits several rows or images: it would be a guess whose label an image gets.
+        The rows, and what their files are named without; "" where they stay as they are, since a row has a path, or a
+        name fits several images: it would be a guess whose label an image gets.
     """
-    found = [path.relative_to(folder).as_posix() for path in _images(folder, {Path(place).resolve() for place in skip})]
-    if not rows or rows.keys() & set(found):
-        return dict(rows), []
-    for what, key in {"folder": _without_folder, "folder and ending": _without_ending}.items():
-        named = {key(path): path for path in found}
-        if len(named) == len(found) and named.keys() & rows.keys():
-            return {named.get(name, name): row for name, row in rows.items()}, [
-                f"the table names its files without {what}; they were found by their names, no two alike"
-            ]
-    return dict(rows), []
+    if not rows.keys() & set(found):
+        for what, key in {"folder": _without_folder, "folder and ending": _without_ending}.items():
+            named = {key(path): path for path in found}
+            if len(named) == len(found) and named.keys() & rows.keys():
+                return {named.get(name, name): row for name, row in rows.items()}, what
+    return dict(rows), ""
 
 
 def _without_folder(path: str) -> str:
