@@ -103,6 +103,11 @@ def coarse_pictures():
 
 
 @pytest.fixture
+def charts():
+    """Asked for by tests that look at the charts of a page, where others of their file use ``no_charts``."""
+
+
+@pytest.fixture
 def no_charts(request, monkeypatch):
     """Leave charts out of pages, most of whose time they take: for tests that read a page's words."""
     if "charts" not in request.fixturenames:

@@ -40,16 +40,14 @@ class Study:
 
 
 @pytest.fixture(scope="module")
-def whole(new_federation):
+def whole(start_federation):
     """A running federation, with a site that joined after it had started."""
-    running = new_federation(FIRST)
-    running.start_all()
+    running = start_federation(FIRST, {})
     running.command("add-site", LATE, "clinic_east", "--role", "unsupervised")
     running.settle(LATE)
     running.start(LATE)
     running.wait_for(LATE)
-    yield running
-    running.close()  # waiting for jobs, its processes would take their part of the other tests' time
+    return running
 
 
 @pytest.fixture(scope="module")

@@ -38,8 +38,3 @@ def fake_run(_runs, tmp_path):
 def finished_run(tmp_path_factory):
     """One finished run of four rounds that tests only read."""
     return make_run(tmp_path_factory.mktemp("finished") / "run", rounds=4, refuse=(1,))
-
-
-@pytest.fixture
-def charts():
-    """Asked for by tests that look at the charts of a page, where others of their file use ``no_charts``."""
