@@ -50,23 +50,8 @@ TABLE = {"title": "table", "data": "demo", "seeds": [0], "chain": {"training": {
 TABLE |= {"scores": {"dice": {}}, "layout": {}}
 LEFT_OUT = {SiteFile: {}, ServerFile: {}, Study: STUDY, TableYaml: TABLE}
 # Programs that are not FedMed's: what they take is said by their own pages.
-OTHERS = {
-    "awk",
-    "cd",
-    "cp",
-    "curl",
-    "export",
-    "ffmpeg",
-    "gpg",
-    "grep",
-    "nvflare",
-    "printf",
-    "source",
-    "ssh",
-    "tail",
-    "tar",
-}
-OTHERS |= {"mkdir", "podman", "podman-compose", "python3.11", "sha256sum", "sudo", "tensorboard"}
+OTHERS = {"cd", "cp", "curl", "export", "ffmpeg", "gpg", "grep", "nvflare", "printf", "source", "ssh", "tail", "tar"}
+OTHERS |= {"awk", "mkdir", "podman", "podman-compose", "python3.11", "sha256sum", "sudo", "tensorboard"}
 
 
 def pages() -> dict[str, str]:

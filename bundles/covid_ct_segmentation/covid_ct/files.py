@@ -37,10 +37,8 @@ def list_images(folder: str | Path, postfix: str = "") -> list[str]:
         below = next((path for path in sorted(root.rglob("*")) if path.is_file() and nifti_stem(path.name)), None)
         what = "set dataset_dir to a folder of chest CTs"
         if below:
-            what = (
-                f"those below, such as {below.relative_to(root)}, are not looked for: set dataset_dir to their folder, "
-            )
-            what += "or link all of them into one, each with a name of its own"
+            what = f"those below, such as {below.relative_to(root)}, are not looked for: set dataset_dir to their "
+            what += "folder, or link all of them into one, each with a name of its own"
         raise BundleInputError(f"{root} holds no .nii or .nii.gz file; {what}")
     return sorted(files)
 

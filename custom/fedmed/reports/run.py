@@ -61,7 +61,7 @@ def read_run(folder: str | Path) -> Run:
     facts, rounds = read_record(server / "run.json"), read_rounds(server / "rounds.jsonl")
     score, ended = score_of(facts), server / "result.json"
     sites = [_site(folder, name, entry, score) for name, entry in (facts.get("sites") or {}).items()]
-    beforehand = read_compared(server / "fingerprint.json")
+    compared, uncompared = read_compared(server / "fingerprint.json")
     return Run(
         folder=folder,
         job=str(facts.get("job") or folder.name),
@@ -81,8 +81,8 @@ def read_run(folder: str | Path) -> Run:
         kind=str(facts.get("kind") or ""),
         method=known_method(facts),
         classes=[Structure(**one) for one in facts.get("classes") or []],
-        compared=beforehand[0],
-        uncompared=beforehand[1],
+        compared=compared,
+        uncompared=uncompared,
         grid=[float(size) for size in facts.get("grid") or []],
     )
 
