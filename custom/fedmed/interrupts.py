@@ -1,6 +1,5 @@
 """End of a command before its work is done: by Ctrl-C, a closed terminal or a scheduler."""
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
@@ -29,6 +28,8 @@ def end_workers() -> None:
     joblib would end them too, but its thread that does so fails where a result was given up a moment before, and
     Python then waits for them for ever.
     """
+    import multiprocessing
+
     for pid in [worker.pid for worker in multiprocessing.active_children() if worker.pid]:
         with suppress(ProcessLookupError):  # it has just ended
             os.kill(pid, signal.SIGKILL)  # joblib's processes have no kill()

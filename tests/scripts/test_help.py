@@ -13,9 +13,10 @@ PASSED_ON = {"label serve", "research", "prepare demo"}  # another program shows
 COMMANDS = sorted(words for words, _ in every_command() if words not in PASSED_ON)
 
 
-def test_help_loads_nothing_heavy():
+@pytest.mark.parametrize("words", [["--help"], ["simulate", "--help"]], ids=" ".join)
+def test_help_loads_nothing_heavy(words):
     code = "import sys; from fedmed.commands.command_line import main\n"
-    code += "assert main(['--help']) == 0; print(*sys.modules, file=sys.stderr)"
+    code += f"assert main({words}) == 0; print(*sys.modules, file=sys.stderr)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     loaded = {name.partition(".")[0] for name in shown.stderr.split()}
     assert "fedmed" in loaded and not loaded & {
