@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
+from fedmed.federation.warm_starts import site_answer
+from fedmed.files import SHARED_ROUNDS
 from fedmed.jobs.control_study import control_job
 from fedmed.jobs.job_folder import read_job, write_job
-from fedmed.methods.control_kinds import SILENT
+from fedmed.methods.control_kinds import ADAPTED, LEFT_OUT, SILENT
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.settings.site import load_site
@@ -113,6 +116,38 @@ def test_a_silent_site_costs_nothing(job, allow, unscored, tmp_path):
     run_job(write_job(control, tmp_path / "silent_job"), tmp_path / "silent")
     run_job(job("alone", sites={**SITES, "ct_east": "evaluate"}), tmp_path / "alone")
     assert same(model_of(tmp_path / "silent"), model_of(tmp_path / "alone"))
+
+
+def test_the_control_that_adapts_trains_nothing_and_is_that_in_which_silent_sites_took_part(
+    job, allow, monkeypatch, tmp_path
+):
+    """Its models are those of the control that leaves sites out, its scores those of sites that adapt."""
+    allow(*ALL, "intensity_shares")
+    monkeypatch.setattr("fedmed.training.corrections.gamma.matching_gamma", lambda local, others: 4.0)  # none is alike
+    trained, train = [], Client.train
+    monkeypatch.setattr(Client, "train", lambda self, task: trained.append(self.site.site) or train(self, task))
+    folder = job("whole", adaptation="intensity", rounds=2, select="last")
+    with monkeypatch.context() as patch:
+        patch.setattr(Agreement, "moved_by_silent", lambda self, rule: True)
+        took_part = write_job(control_job(read_job(folder), kind=ADAPTED), tmp_path / "took_part_job")
+    run = read_job(folder)
+    run_job(took_part, tmp_path / "took_part")
+    assert "ct_east" in trained
+    monkeypatch.setenv(SHARED_ROUNDS, str(tmp_path / "rounds"))
+    for kind in (LEFT_OUT, ADAPTED):
+        trained.clear()
+        answers = {}
+
+        def answer(client, task, answers=answers):
+            site = client.site.site
+            return answers.setdefault(site, site_answer(site, client.job))(client, task)
+
+        run_job(write_job(control_job(run, kind=kind), tmp_path / f"{kind}_job"), tmp_path / kind, answer=answer)
+        assert trained == (["ct_north", "ct_south"] * 2 if kind == LEFT_OUT else [])
+    assert same(model_of(tmp_path / ADAPTED), model_of(tmp_path / "took_part"))
+    scores = [result_of(tmp_path / name)["test"] for name in (LEFT_OUT, ADAPTED, "took_part")]
+    assert scores[1] == scores[2] != scores[0]
+    assert not any("test_own" in result_of(tmp_path / kind) for kind in (LEFT_OUT, ADAPTED))
 
 
 @pytest.mark.slow

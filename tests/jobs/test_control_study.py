@@ -113,6 +113,23 @@ def test_of_an_adaptation_that_of_the_run_alone_is_left_in_one_control(said):
         assert not dropped.study.adapts and "gamma_matching" not in dropped.text
 
 
+@pytest.mark.parametrize(
+    ("args", "more", "alone"),
+    [
+        ("", "", True),
+        (", args: {combine: average}", "", False),
+        ("", "select: mean\n", False),
+        ("", "buffers: {unsupervised: local}\n", False),
+        ("", "sharing: {unsupervised: no_last_upsampling}\n", False),
+    ],
+)
+def test_where_silent_sites_would_change_nothing_the_control_that_adapts_trains_as_the_other(args, more, alone):
+    text = without("user_weights").replace("covid_fssl.method.Consistency", f"agreement.method.Agreement{args}")
+    control = control_job(job(f"{text}adaptation: intensity\n{more}"), kind=ADAPTED)
+    assert control.study.warm_start.rounds == (4 if alone else 1)
+    assert control.study.participants(3) == (["a"] if alone else ["a", "b", "d"])
+
+
 def test_an_algorithm_beside_an_adaptation_stays():
     for kind in (LEFT_OUT, SILENT, ADAPTED):
         both = job(f"{TEXT}adaptation: intensity\nalgorithm: fedprox\n")

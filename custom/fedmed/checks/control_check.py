@@ -9,7 +9,7 @@ from fedmed.checks.site_check import Options, Silent, check_data
 from fedmed.checks.site_findings import PROBLEM
 from fedmed.data.datalist import list_entries
 from fedmed.errors import FedMedError, JobError
-from fedmed.jobs.control_study import control_job, kinds_for
+from fedmed.jobs.control_study import control_job, kinds_for, trains_as_left_out
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.methods.control_kinds import FOLDERS, LEFT_OUT, OPTIONS, kind_of_control
@@ -38,6 +38,11 @@ def write_controls(job: Path, scratch: Path, kind: str = LEFT_OUT) -> dict[str, 
     """
     kinds = kinds_for(read_job(job, load_server().allowed_classes), kind)
     return {kind: write_control(job, scratch / FOLDERS[kind], kind) for kind in kinds}
+
+
+def is_only_scored(job: Path) -> bool:
+    """Tell whether of a job folder the control that adapts has nothing to train: it takes the other one's rounds."""
+    return trains_as_left_out(read_job(job, load_server().allowed_classes))
 
 
 def write_control(job: Path, scratch: Path, kind: str = LEFT_OUT) -> Path:

@@ -311,6 +311,9 @@ class Client:
         if self.role == "evaluate":
             corrections.trains = False
             corrections.receive(task.extras)
+        elif task.name == "evaluate" and self.role == "unsupervised" and task.extras:  # it had not trained by then
+            corrections.receive(task.extras)
+            corrections.begin_without_training()
         elif corrections.change_scoring:
             # Of its own best model a site keeps the tensors alone.
             state = model.state if "engine" in model.state else self.state.load(task.private_round)

@@ -66,8 +66,9 @@ class Exchange:
 
     @property
     def scoring_receivers(self) -> list[str]:
-        """Sites that never train and get with a model to score what others told."""
-        return self.study.of_role("evaluate") if self.said.receives("evaluate") else []
+        """Sites that get with a model to score what others told: those that never train, or not in the warm start."""
+        late = ["unsupervised"] if self.study.warm_start.rounds else []
+        return self.study.of_role(*(role for role in ["evaluate", *late] if self.said.receives(role)))
 
     def state(self) -> dict[str, Any]:
         """Values that stay with the run, from which :meth:`restore` goes on."""
@@ -150,8 +151,8 @@ class Exchange:
         return task
 
     def fill_scoring(self, task: Task, site: str) -> Task:
-        """Add them to a task of a site that never trains, which keeps nothing."""
-        if site in self.scoring_receivers:
+        """Add them to a task of a site that had not trained before the model came about, and so keeps nothing."""
+        if site in self.scoring_receivers and task.private_round is None:
             task.extras = self._others(site)
         return task
 

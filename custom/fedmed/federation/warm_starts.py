@@ -14,6 +14,7 @@ from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import StateError
 from fedmed.federation.client import Client
 from fedmed.files import SHARED_ROUNDS
+from fedmed.jobs.job import Job
 from fedmed.messages.answers import Answer, Update
 from fedmed.messages.task import Task
 from fedmed.privacy.payload import payload_digest
@@ -23,6 +24,7 @@ log = logging.getLogger("fedmed.loop")
 
 FOLDER = "warm_starts"  # beside the runs
 UPDATE, STATE = "update.pt", "state.pt"
+MOST = 2**30  # bytes that a run keeps of a site
 IGNORED = {"study", "keep_rounds", "earlier", "reuse"}  # of a task: what changes nothing of the round's training
 PLACE = {"site_index", "site_count"}  # nor do these, with a bundle that does not ask for them
 
@@ -42,6 +44,7 @@ class WarmStarts:
     def __init__(self, folder: Path, rounds: int, facts: Mapping[str, Any]) -> None:
         self.folder, self.rounds, self.facts = folder, rounds, facts
         self._done: dict[str, tuple[int | None, str]] = {}  # site -> its last known round, and that round's name
+        self._kept = dict.fromkeys(facts, 0)  # site -> bytes
         self._trained: set[str] = set()  # sites that have trained: their process knows more than the files say
 
     def answer(self, client: Client, task: Task) -> Answer:
@@ -64,8 +67,9 @@ class WarmStarts:
                 log.warning("%s: %s; the site trains round %d itself", site, error, task.round)
         self._trained.add(site)
         answer = client.answer(task)
-        if isinstance(answer, Update):
+        if isinstance(answer, Update) and self._kept[site] < MOST:
             _keep(client, answer, kept)
+            self._kept[site] += sum(path.stat().st_size for path in kept.iterdir())
         return answer
 
     def _name(self, client: Client, task: Task, before: str) -> str:
@@ -90,9 +94,11 @@ def _only_tells(overlay: str) -> bool:
     return path is not None and set(yaml.safe_load(path.read_text(encoding="utf-8"))) == {"metadata"}
 
 
-def site_answer(site: str, rounds: int) -> Callable[[Client, Task], Answer]:
-    """Function by which a simulated site answers: of a job and its control, the second takes the first one's rounds."""
-    folder = os.environ.get(SHARED_ROUNDS)
+def site_answer(site: str, job: Job) -> Callable[[Client, Task], Answer]:
+    """Function by which a simulated site answers: of a job and its controls, each takes the rounds of those before."""
+    folder, rounds = os.environ.get(SHARED_ROUNDS), job.study.warm_start.rounds
+    if not job.study.of_role("unsupervised") and not job.method.moved_by_silent(job.rule):
+        rounds = job.study.rounds  # the control that adapts may have all of them
     return WarmStarts(Path(folder), rounds, {site: None}).answer if folder and rounds else Client.answer
 
 

@@ -13,6 +13,7 @@ from fedmed.federation.personal_layers import Evaluated, PersonalLayers
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
 from fedmed.messages.task import ALONE, FIRST, LAST, RELEASED, SELECTED, SITE_BEST, Task
+from fedmed.methods.control_kinds import is_control
 from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.methods.method import decoder_source
 from fedmed.recovery.site_state import START
@@ -168,9 +169,13 @@ class Closing:
         return "none of its updates entered the model" if begun and site not in model.private else ""
 
     def best_model_tasks(self) -> dict[str, Task]:
-        """Labelled sites test the model that each itself scored best and has kept; one alone has chosen it for all."""
+        """Labelled sites test the model that each itself scored best and has kept; one alone has chosen it for all.
+
+        Not in a control, which is compared by the selected model.
+        """
         sites, last = self.selection.sites, self.server.rounds - 1
-        choosing = sites if len(sites) > 1 and self.selection.best_round is not None else []
+        chosen = self.selection.best_round is not None and not is_control(self.study.name)
+        choosing = sites if len(sites) > 1 and chosen else []
         return {
             site: replace(self.server.task("evaluate", site, last), model=SITE_BEST, tensors={}) for site in choosing
         }

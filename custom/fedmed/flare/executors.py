@@ -81,7 +81,7 @@ class BundleExecutor(Executor):
         if (role := job.role(site.site)) not in self.ROLES:
             known = " or ".join(self.ROLES)
             raise JobError(f"{type(self).__name__} is for the role {known}; {job.source} says '{role}'")
-        self._do = site_answer(site.site, job.study.warm_start.rounds)
+        self._do = site_answer(site.site, job)
         client = Client(job, site, limits.folder)
         self._live = LiveScalars(limits, declared_tags(job.method, client.bundle.score))
         return client

@@ -3,10 +3,11 @@
 from collections.abc import Collection
 from typing import Any
 
+from fedmed.aggregation.sharing import FULL
 from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
-from fedmed.jobs.study import Study
+from fedmed.jobs.study import Study, WarmStart
 from fedmed.methods.control_kinds import ADAPTED, LEFT_OUT, SILENT, SUFFIXES
 from fedmed.methods.declarations import Role
 from fedmed.methods.method import Buffers, Method, of_role
@@ -68,6 +69,19 @@ def nothing_learned(without: Role, buffers: Buffers) -> dict[str, Any]:
     return still
 
 
+def trains_as_left_out(job: Job) -> bool:
+    """Tell whether a job's control that adapts trains as the one that leaves sites out, and is only scored otherwise.
+
+    So it is where the silent sites' updates change nothing, they keep nothing of their own training either, and adapt
+    by what others tell once. Then labelled sites train alone in all rounds, each of which is that of the other control.
+    """
+    study, role = job.study, "unsupervised"
+    told = len(study.adaptation) == 1 and job.exchange.once
+    keeps = of_role(study.buffers, role) == "local" or job.group(role) != FULL
+    counted = study.select == "mean" or study.warm_start.sharing is not None  # rounds after the warm start
+    return told and not (keeps or counted or job.method.moved_by_silent(job.rule))
+
+
 def _trained_by(study: Study) -> tuple[list[str], list[str]]:
     """The sites that train with labels, and without."""
     labelled, without = study.of_role("supervised"), study.of_role("unsupervised")
@@ -112,6 +126,8 @@ def control_job(job: Job, unscored: Collection[str] = (), kind: str = LEFT_OUT) 
     """
     made = {SILENT: silent, ADAPTED: adapted}
     study = made[kind](job.study, job.method) if kind in made else left_out(job.study, unscored)
+    if kind == ADAPTED and trains_as_left_out(job):
+        study = study.model_copy(update={"warm_start": WarmStart(rounds=study.rounds)})
     # The run itself has trained the models of single sites, and has the sites' fingerprints.
     study = study.model_copy(update={"gain": False, "fingerprint": False})
     if kind == ADAPTED and not study.adapts:

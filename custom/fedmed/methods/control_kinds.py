@@ -8,6 +8,11 @@ OPTIONS = {LEFT_OUT: "--control", SILENT: "--silent-control", ADAPTED: "--contro
 FOLDERS = {LEFT_OUT: "control", SILENT: "control", ADAPTED: "control_adapted"}  # in the workspace of the run
 
 
+def is_control(name: str) -> bool:
+    """Tell whether a job's name is that of a control."""
+    return name.endswith(tuple(SUFFIXES.values()))
+
+
 def kind_of_control(name: str) -> str:
     """The kind of the control that has this name."""
     return next((kind for kind in (SILENT, ADAPTED) if name.endswith(SUFFIXES[kind])), LEFT_OUT)

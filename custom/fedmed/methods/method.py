@@ -76,6 +76,16 @@ class Method:
         """
         return dict(rule)
 
+    def moved_by_silent(self, rule: Mapping[str, Any]) -> bool:
+        """Tell whether updates of sites without labels that learned nothing change what the server's rule makes.
+
+        A mean over all sites is held back by them.
+
+        Args:
+            rule: ``path`` and ``args``, as :meth:`amended` and the study make them.
+        """
+        return True
+
     def server_training(self) -> Mapping[str, Any] | None:
         """Training at the server after each round's mean: ``overlay`` of the bundle, which defines
         ``server#training`` and is the server's alone, and maybe ``settings``, plain values that it lists as

@@ -11,6 +11,7 @@ from fedmed.jobs.job import Job, RolePolicies
 from fedmed.kinds.find_kind import kind_of
 from fedmed.messages.fingerprint import FORM
 from fedmed.messages.fingerprint import NAME as FINGERPRINT
+from fedmed.methods.control_kinds import is_control
 from fedmed.methods.declarations import TRAINING_ROLES
 from fedmed.privacy.allow_lists import Allowed
 from fedmed.privacy.payload import describe
@@ -99,7 +100,8 @@ class SiteDisclosures:
             release = self._sending("release", trained, private, [])
             yield release if self.site.allow_release else replace(release, refused="'allow_release' is not true")
         choosing = study.of_role("supervised") if study.select == "best" else []
-        tests_own_best = self.site.site in choosing and len(choosing) > 1  # its own best model is tested too
+        # Its own best model is tested too.
+        tests_own_best = self.site.site in choosing and len(choosing) > 1 and not is_control(study.name)
         scalars = [*self.tested, *(["model_round"] if tests_own_best else [])]
         tests_released = study.gain and self.role == "supervised" and study.release_from not in (None, self.site.site)
         times = trained + study.evaluate_first + tests_own_best + tests_released

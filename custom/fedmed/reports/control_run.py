@@ -94,6 +94,8 @@ def check_control(run: Run, control: Run) -> None:
     if [site.name for site in run.by_role("supervised")] != [site.name for site in control.by_role("supervised")]:
         raise JobError(f"{where} is of another job than {run.folder}: other sites train with labels in it")
     ours = run.config if control.adapts or kind == ADAPTED else _unadapted(run)
+    if kind == ADAPTED and _trained_as_left_out(run, control):
+        ours = {**ours, "study": {**ours["study"], "warm_start": control.config["study"]["warm_start"]}}
     if problems := differences(ours, control.config):
         raise JobError(f"{where} is of another job than {run.folder}: {'; '.join(problems)}")
     if control.result is None:
@@ -101,6 +103,12 @@ def check_control(run: Run, control: Run) -> None:
             f"{where} did not reach its end: {len(control.rounds)} of {control.total_rounds} rounds are done; "
             f"fedmed simulate JOB {OPTIONS[kind]} --resume goes on with it"
         )
+
+
+def _trained_as_left_out(run: Run, control: Run) -> bool:
+    """Tell whether in a control the updates of sites without labels would do nothing, so that none trains."""
+    rule = run.config.get("rule") or {}
+    return bool(rule) and control.warm_rounds == control.total_rounds and not run.method.moved_by_silent(rule)
 
 
 def _unadapted(run: Run) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def simulate_all(job: Path, workspace: Path, options: RunOptions, scratch: Path)
     Raises:
         FedMedError: one of them cannot be started; before the first of them begins, wherever that can be known.
     """
-    from fedmed.checks.control_check import is_done, is_made, unmeasured, write_controls
+    from fedmed.checks.control_check import is_done, is_made, is_only_scored, unmeasured, write_controls
 
     controls = write_controls(job, scratch, options.control or LEFT_OUT)
     if options.resume:
@@ -59,17 +59,17 @@ def simulate_all(job: Path, workspace: Path, options: RunOptions, scratch: Path)
             check_workspace(workspace / FOLDERS[kind], folder)
     if missing := unmeasured(job):
         print(f"note: {missing}.", file=sys.stderr)
-    if ADAPTED in controls and not options.quiet:
+    many, scored = len(controls) > 1, ADAPTED in controls and is_only_scored(job)
+    if many and not options.quiet:
+        trainings = "two" if scored else "three"
         print(
-            f"{job.name}: three trainings, since its sites adapt: the run, its control without the sites that have no "
-            "labels, and one in which these adapt and learn nothing"
+            f"{job.name}: {trainings} trainings, since its sites adapt: the run, its control without "
+            "the sites that have no labels, and one in which these adapt and learn nothing"
+            f"{', which takes its models from that control' if scored else ''}"
         )
-    many = len(controls) > 1
-    then = (
-        "Its two controls follow, and each takes about as long."
-        if many
-        else "Its control follows, and takes about as long."
-    )
+    then = "Its control follows, and takes about as long."
+    if many:
+        then = f"Its two controls follow, and {'the first' if scored else 'each'} takes about as long."
     done = options.resume and is_done(job, workspace)
     left = {
         kind: folder

@@ -102,6 +102,11 @@ class Corrections:
         engine.add_event_handler(Events.ITERATION_STARTED, iterate)
         engine.add_event_handler(Events.COMPLETED, end)
 
+    def begin_without_training(self) -> None:
+        """Let them decide by the training images of a site before it trains, or that never does."""
+        for item in self.items:
+            item.begin(RoundStart({}, values=self._values_of(item)))
+
     @property
     def change_scoring(self) -> bool:
         """True where one of them changes images that a model is scored with, or the model."""

@@ -19,6 +19,7 @@ from fedmed.methods.guard import FRACTION, Guard, PseudoLabelGuard
 from fedmed.methods.method import MEAN, Method
 
 SERVER = "to the server"
+RULE = "fedmed.systems.agreement.server.LabelledMean"
 COUNT_TELLS = (
     "Voxels that count (images, where each has one class) are those at which the site's own model and the mean of the "
     "labelled sites name the same class, and with a gate are sure enough of it; from the others no class is learned."
@@ -87,7 +88,11 @@ class Agreement(Method):
         args = {"combine": self.combine, "strength": self.strength, "ramp_rounds": self.ramp_rounds}
         args |= {"gate": self.gate, "careful": self.careful, "mean": {"path": MEAN, "args": {}}}
         args |= {"fixed_gate": self.fixed_gate} if self.gate else {}
-        return {"path": "fedmed.systems.agreement.server.LabelledMean", "args": args}
+        return {"path": RULE, "args": args}
+
+    def moved_by_silent(self, rule: Mapping[str, Any]) -> bool:
+        """Not where the others' difference, which is then 0, corrects the labelled sites' mean."""
+        return (rule["path"], rule["args"].get("combine")) != (RULE, "correct")
 
     def settings(self, role: str) -> Mapping[str, Any]:
         return {"everywhere": False} if self.gate and role == "unsupervised" else {}
