@@ -110,6 +110,8 @@ class Secrets:
         """Add tensors of 64 bytes or more."""
         for key, tensor in tensors.items():
             self.content[f"{name} {key}"] = tensor.contiguous().numpy().tobytes()
+            if not tensor.is_contiguous():  # as it lies in memory
+                self.content[f"{name} {key} as stored"] = tensor.movedim(1, -1).contiguous().numpy().tobytes()
         return self
 
     def found_in(self, capture: bytes) -> list[str]:

@@ -220,6 +220,15 @@ def test_no_checkpoint_leaves_the_network_as_it_is():
     assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
 
 
+def test_weights_with_channels_last_are_the_same_and_so_is_what_the_network_makes():
+    network, image = SegResNet(init_filters=8), torch.rand(2, 1, 16, 16, 16)
+    before, expected = {name: tensor.clone() for name, tensor in network.state_dict().items()}, network(image)
+    prepare_network(network, channels_last=True)
+    assert network.convInit.conv.weight.is_contiguous(memory_format=torch.channels_last_3d)
+    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
+    assert torch.allclose(network(image), expected, atol=1e-4)  # sums are made in another order
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -197,7 +197,7 @@ def planted_tensor(monkeypatch, end):
         voxels = np.asanyarray(nib.load(path).dataobj).astype(np.float32)
         name = max(update.tensors, key=lambda n: update.tensors[n].numel())
         flat = torch.from_numpy(voxels.reshape(-1).copy())[: update.tensors[name].numel()]
-        tensor = update.tensors[name].clone()
+        tensor = update.tensors[name].clone(memory_format=torch.contiguous_format)
         tensor.view(-1)[: len(flat)] = flat
         return replace(update, tensors={**update.tensors, name: tensor})
 

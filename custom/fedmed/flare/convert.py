@@ -24,7 +24,7 @@ MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)  # 
 
 def to_numpy(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values with tensors as arrays that share their memory, also in lists and mappings; dtype and bits stay."""
-    return map_tensors(values, lambda tensor: tensor.detach().cpu().numpy())
+    return map_tensors(values, lambda tensor: tensor.detach().cpu().contiguous().numpy())
 
 
 def to_tensors(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
