@@ -23,7 +23,7 @@ MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)  # 
 
 
 def to_numpy(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with tensors as arrays that share their memory, also in lists and mappings; dtype and bits stay."""
+    """Values with tensors as arrays in C order, also in lists and mappings; dtype, bits and mostly the memory stay."""
     return map_tensors(values, lambda tensor: tensor.detach().cpu().contiguous().numpy())
 
 
