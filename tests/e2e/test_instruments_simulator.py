@@ -83,8 +83,8 @@ def place(store_of, tmp_path_factory, fedmed_home, of_the_server, of_the_sites):
 def note_trainings(patch, outcome):
     begin, train = Client._open, Client.train
 
-    def opened(client, task, **facts):
-        client.began = begin(client, task, **facts)
+    def opened(client, task, *alone, **facts):
+        client.began = begin(client, task, *alone, **facts)
         return client.began
 
     def trained(client, task):

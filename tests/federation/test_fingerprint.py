@@ -184,6 +184,27 @@ def test_pictures_tell_shares_of_classes_and_no_word_of_their_own(tmp_path):
     assert name == "s" and text.startswith("10 % of its labels are none of the study's classes: normal, ")
 
 
+@pytest.mark.parametrize(
+    ("shares", "says"),
+    [
+        ({"0": 0.5, "1": 0.3, "2": 0.2}, ""),
+        ({"0": 0.8, "1": 0.1, "2": 0.1}, ""),  # hospitals differ
+        ({"0": 0.85, "1": 0.05, "2": 0.1}, "85 % of its labels are 'normal', usual are 45 %: other patients"),
+        (
+            {"0": 0.8, "1": 0.0, "2": 0.2},
+            "0 % of its labels are 'viral_pneumonia', usual are 35 %: another name there",
+        ),
+        ({"0": 0.6, "1": 0.4, "2": 0.0}, "0 % of its labels are 'covid', usual are 20 %"),
+    ],
+)
+def test_a_site_whose_classes_are_far_from_as_often_as_usual_is_named_with_one_of_them(shares, says):
+    usual = {"0": 0.45, "1": 0.35, "2": 0.2}
+    told = {site: SOUND | {"classes": shares if site == "c" else usual} for site in "abc"}
+    told["d"] = dict(SOUND)  # tells nothing of its labels
+    found = compare(told, expected(Bundle("cxr_classification")))
+    assert [site for site, _ in found] == (["c"] if says else []) and all(says in text for _, text in found)
+
+
 CHEST = np.array([[90, 120, 120, 90], [140, 120, 125, 140], [135, 150, 160, 130], [140, 200, 200, 135]], np.uint8)
 
 

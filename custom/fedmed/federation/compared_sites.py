@@ -21,6 +21,7 @@ COARSER = 1.8  # times the usual spacing
 LARGER = 3.0  # times the usual size in mm, or in pixels of a picture or frame
 FAR = 0.25  # of the usual range of intensities: so much are both its ends shifted
 NARROW, WIDE = 0.4, 2.5  # times that range: another unit
+LACKED, UNEQUAL = 0.15, 0.4  # share of a class that a site lacks altogether, and difference from the usual share
 OFFSET, NEAR = 1024.0, 150.0  # of raw values of CT, and how near a shift must come to it
 DARKER = 0.3  # of the brightness of pictures, 0 to 1
 OPPOSITE = -0.2  # correlation of where pictures are bright
@@ -56,7 +57,7 @@ def compare(sites: Mapping[str, Values], expected: Expected) -> list[Finding]:
     for kind in images:
         alike = {site: values for site, values in sorted(sites.items()) if values["images"] == kind}
         findings += [*_spacing(alike), *_sizes(alike), *_intensity(alike, kind), *_directions(alike, expected)]
-        findings += _pictures(alike)
+        findings += [*_pictures(alike), *_balance(alike, expected)]
     return sorted(findings, key=lambda finding: finding[0])
 
 
@@ -168,6 +169,22 @@ def _pictures(sites: Mapping[str, Values]) -> Iterator[Finding]:
             yield site, f"{text}: are they inverted? Export them as the others are (DICOM: MONOCHROME2)"
         elif turned[best] > max(alike, 0) + TURNED:
             yield site, f"its images look {best}: look at one of them beside another site's"
+
+
+def _balance(sites: Mapping[str, Values], expected: Expected) -> Iterator[Finding]:
+    """Compare how often classes are among the labels; of a site the one is named that is furthest from the usual."""
+    known = {site: values["classes"] for site, values in sites.items() if "classes" in values}
+    numbers = sorted({number for shares in known.values() for number in shares})
+    usual = {number: median_low([shares.get(number, 0.0) for shares in known.values()]) for number in numbers}
+    for site, shares in known.items():
+        far = {number: round(abs(shares.get(number, 0.0) - usual[number]), 2) for number in numbers}
+        odd = [n for n in numbers if far[n] >= (UNEQUAL if shares.get(n) else LACKED)]
+        if odd:
+            worst = max(odd, key=far.__getitem__)
+            share, name = shares.get(worst, 0.0), expected.classes[int(worst)]
+            text = f"{percent(share)} of its labels are '{name}', usual are {percent(usual[worst])}"
+            why = "other patients, or other rules of labelling" if share else "another name there, or never labelled?"
+            yield site, f"{text}: {why}"
 
 
 def _likeness(grid: Any, others: Sequence[Any]) -> list[float]:
