@@ -67,9 +67,9 @@ def next_round(tiny_job, site_yaml, tmp_path):
 
 
 def correct(path, radius):
-    """What a reader does: add a round lesion."""
+    """What a reader does: erase all that was proposed, and draw a round lesion."""
     label = nib.load(path)
-    mask = np.asanyarray(label.dataobj).astype(np.uint8)
+    mask = np.zeros(label.shape, np.uint8)
     away = [(np.arange(n) - n // 3) * s for n, s in zip(mask.shape, label.header.get_zooms()[:3], strict=True)]
     mask[sum(np.meshgrid(*(a**2 for a in away), indexing="ij")) < radius**2] = 1
     nib.save(nib.Nifti1Image(mask, label.affine), path)
