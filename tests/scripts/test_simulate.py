@@ -294,15 +294,21 @@ def test_a_failed_run_says_that_it_can_go_on(script, job, stand_in, tmp_path, ca
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "logged", "said"),
     [
-        ("", "job failed: the process of site site_a is gone: killed, or out of memory?"),
-        ("no videos to train on", "job failed: site_b: no videos to train on"),  # the cause of both
+        ("", "", "job failed: the process of site site_a is gone: killed, or out of memory?"),
+        ("no videos to train on", "", "job failed: site_b: no videos to train on"),  # the cause of both
+        (
+            "",
+            "x - ERROR - Aborting current RUN due to FATAL_SYSTEM_ERROR received: no space left",
+            "job failed: Aborting current RUN due to FATAL_SYSTEM_ERROR received: no space left",
+        ),
     ],
 )
 def test_a_site_whose_process_is_gone_ends_a_simulation_that_waits_for_it(
-    script, job, stand_in, tmp_path, capsys, monkeypatch, error, said
+    script, job, stand_in, tmp_path, capsys, monkeypatch, error, logged, said
 ):
+    """Where the server has ended the job, all sites' processes go, and the simulator may take longer to end."""
     monkeypatch.setattr("fedmed.simulation.process.POLL_INTERVAL", 0.1)
     monkeypatch.setattr("fedmed.simulation.process.KILL_GRACE", 0.5)
     stand_in(
@@ -310,6 +316,7 @@ def test_a_site_whose_process_is_gone_ends_a_simulation_that_waits_for_it(
         "time.sleep({seconds})', '-m', 'nvflare.private.fed.app.simulator.simulator_worker', '-o', f'{w}/{site}'])\n"
         "f = w / 'site_b/simulate_job/fedmed/progress.jsonl'; f.parent.mkdir(parents=True)\n"
         f"f.write_text(json.dumps({{'event': 'error', 'message': {error!r}}}) + chr(10) if {error!r} else '')\n"
+        f"print({logged!r}, flush=True)\n"
         "a, b = worker('site_a', 1), worker('site_b', 3600); a.wait(); time.sleep(3600)"
     )
     started = time.monotonic()

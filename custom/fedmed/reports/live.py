@@ -37,6 +37,7 @@ TASKS = {
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 # The last line of a traceback, and a line of NVFlare's log: "time - name - ERROR - message".
 EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|RoundFailed|UpdateRefused|Aborted): (?P<what>.+)")
+ABORTED = "Aborting current RUN due to FATAL_SYSTEM_ERROR"
 LOGGED = re.compile(r"(?:^| - )(?:ERROR|CRITICAL) - (?P<what>.+)")
 
 
@@ -313,6 +314,11 @@ def _parsed(text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def is_aborted(log: Path) -> bool:
+    """Tell whether NVFlare's server has ended the job for an error, after which its sites' processes end too."""
+    return log.is_file() and ABORTED in log.read_text(encoding="utf-8", errors="replace")
 
 
 def last_error(log: Path, state: LiveState) -> str:

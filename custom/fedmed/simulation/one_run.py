@@ -75,7 +75,7 @@ def simulate_one(job: Path, workspace: Path, options: RunOptions, scratch: Path,
     Raises:
         FedMedError: the job cannot be started.
     """
-    from fedmed.reports.live import Follower, identity, last_error
+    from fedmed.reports.live import Follower, identity, is_aborted, last_error
     from fedmed.reports.run import JOB_FOLDER
     from fedmed.reports.words import count
 
@@ -125,8 +125,8 @@ def simulate_one(job: Path, workspace: Path, options: RunOptions, scratch: Path,
             stop(process, mark)
         end_marked(mark)  # what is left when the process between this one and the simulator was killed alone
     if process.returncode != 0 or not done():
-        # After an error of a site the job ends, and its processes with it: then that is the cause.
-        killed = lost and not any(site.error for site in follower.state.sites.values())
+        # After an error of a site or the server the job ends, and its processes with it: then that is the cause.
+        killed = lost and not any(site.error for site in follower.state.sites.values()) and not is_aborted(log)
         gone = f"the process of site {lost} is gone: killed, or out of memory?"
         print(f"error: {job.name} failed: {gone if killed else last_error(log, follower.state)}", file=sys.stderr)
         print(f"the full output is in {log}\n{hint(workspace)}", end="", file=sys.stderr)
