@@ -206,7 +206,7 @@ class Server:
         return self.job.exchange.in_round(round) or (new and self.exchange.once and not self.exchange.values)
 
     def asks_before_scoring(self) -> bool:
-        """Tell whether sites that never train need what others told, and a resumed run does not have it."""
+        """Tell whether sites that may be scored before they train need what others told, and a resumed run lacks it."""
         return bool(self.exchange.scoring_receivers) and self.exchange.once and not self.exchange.values
 
     def metadata_tasks(self, round: int) -> dict[str, Task]:

@@ -107,8 +107,9 @@ def check_control(run: Run, control: Run) -> None:
 
 def _trained_as_left_out(run: Run, control: Run) -> bool:
     """Tell whether in a control the updates of sites without labels would do nothing, so that none trains."""
-    rule = run.config.get("rule") or {}
-    return bool(rule) and control.warm_rounds == control.total_rounds and not run.method.moved_by_silent(rule)
+    if not (rule := run.config.get("rule")) or control.warm_rounds != control.total_rounds:
+        return False
+    return not run.method.moved_by_silent(rule)
 
 
 def _unadapted(run: Run) -> dict[str, Any]:

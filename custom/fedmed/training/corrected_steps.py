@@ -103,9 +103,10 @@ class Corrections:
         engine.add_event_handler(Events.COMPLETED, end)
 
     def begin_without_training(self) -> None:
-        """Let them decide by the training images of a site before it trains, or that never does."""
+        """Let those for which something came decide by the images of a site that has not trained yet, or never does."""
         for item in self.items:
-            item.begin(RoundStart({}, values=self._values_of(item)))
+            if values := self._values_of(item):
+                item.begin(RoundStart({}, values=values))
 
     @property
     def change_scoring(self) -> bool:

@@ -10,7 +10,7 @@ from monai.bundle import ConfigParser
 from fedmed.data.augment.colours import colours, transfer
 from fedmed.training.corrected_steps import Corrections
 from fedmed.training.corrections.colour import MatchedColours, OwnColours
-from fedmed.training.corrections.correction import RoundStart
+from fedmed.training.corrections.correction import Correction, RoundStart
 
 from . import conftest
 
@@ -66,6 +66,18 @@ def test_a_model_that_is_scored_before_the_site_has_trained_sees_images_as_they_
     corrections.items[0].begin(RoundStart({}, values={}))
     corrections.attach_to_scoring(evaluator)
     assert "scored with images as they are" not in caplog.text
+
+
+def test_a_site_that_has_not_trained_lets_those_alone_decide_for_which_something_came():
+    class Trains(Correction):
+        def begin(self, start):
+            raise AssertionError("nothing is trained")
+
+    term, batch = MatchedColours(OwnColours(conftest.listed(RED))), torch.stack(RED)
+    corrections = Corrections([Trains(), term])
+    corrections.receive({"others": [reported(PALE)]})
+    corrections.begin_without_training()
+    assert torch.allclose(term.change_scored_images(batch), transfer(batch, colours(RED), colours(PALE)), atol=1e-5)
 
 
 @pytest.mark.parametrize(
