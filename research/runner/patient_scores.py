@@ -59,7 +59,7 @@ class PatientScores:
         for (arm, seed, draw, *at), rows in frame.groupby(keys, sort=False, observed=True):
             task, test, protocol, fraction, model = at
             setting = Setting(task, test, protocol, float(fraction), model)
-            block = _block(rows, f"{arm}, seed {seed}, {setting}, draw {draw}")
+            block = block_of(rows, f"{arm}, seed {seed}, {setting}, draw {draw}")
             self.blocks.setdefault((arm, setting), {}).setdefault(int(seed), {})[draw] = block
 
     def settings(self) -> list[Setting]:
@@ -108,8 +108,12 @@ class PatientScores:
         return pd.DataFrame(rows)
 
 
-def _block(rows: pd.DataFrame, where: str) -> Block:
-    """Units of one model; the rows of each metric list the same units in the same order."""
+def block_of(rows: pd.DataFrame, where: str) -> Block:
+    """Units of one model; the rows of each metric list the same units in the same order.
+
+    Raises:
+        DataError: a unit is there twice, or a metric is of other units; it begins with ``where``.
+    """
     metrics = dict(list(rows.groupby("metric", sort=False, observed=True)))
     first = next(iter(metrics.values()))
     if first["unit"].duplicated().any():
@@ -118,4 +122,5 @@ def _block(rows: pd.DataFrame, where: str) -> Block:
     if not all(np.array_equal(part["unit"].to_numpy(), units) for part in metrics.values()):
         raise DataError(f"{where}: the metrics are of different units")
     values = {name: part["value"].to_numpy() for name, part in metrics.items()}
-    return Block(values, first["label"].to_numpy(), first["patient"].to_numpy())
+    owners = first["patient"] if "patient" in first else first["unit"]
+    return Block(values, first["label"].to_numpy(), owners.to_numpy())

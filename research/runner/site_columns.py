@@ -10,7 +10,8 @@ from fedmed.errors import JobError
 from fedmed.reports.plots import png, style
 from fedmed.reports.words import NOTHING
 from research.runner.arm_figures import ArmFigure, arm_figure
-from research.runner.score_kinds import UnitMean
+from research.runner.patient_scores import block_of
+from research.runner.score_kinds import ScoreKind, UnitMean
 from research.runner.table_layout import ShownArm, ShownTable, TableLayout, table_lines
 from research.runner.words_of_tables import csv_bytes, markdown_table, mean_cell, seeds_phrase, several
 
@@ -48,17 +49,16 @@ class SiteColumns(TableLayout):
 
     def contents(self, shown: ShownTable) -> dict[str, bytes]:
         contents: dict[str, bytes] = {}
-        kinds = shown.evidence.kinds
-        kind = kinds[self.score or next(iter(kinds))]
-        if not isinstance(kind, UnitMean):
-            raise JobError(f"'{kind.label}' is not a score of single cases; show it in another layout")
+        name = self.score or next(iter(shown.evidence.kinds))
+        kind = shown.evidence.kinds[name]
         for model, suffix in SUFFIXES.items():
             scores = _scores(shown, kind, model)
-            means = scores.groupby([*KEYS, "seed"])["value"].agg(fmean)
-            if means.empty:
+            if scores.empty:
                 continue
+            means = means_of(scores, kind)
             rows, caption = table_rows(shown, means, scores), self._caption(model, kind)
-            names = {"mean": f"{kind.metric}_mean", "std": f"{kind.metric}_std"}
+            metric = kind.metric if isinstance(kind, UnitMean) else name
+            names = {"mean": f"{metric}_mean", "std": f"{metric}_std"}
             contents[f"table{suffix}.md"] = table_markdown(shown, rows, kind, caption).encode()
             contents[f"table{suffix}.csv"] = csv_bytes(rows.rename(columns=names))
             tested = means[means.index.get_level_values("list") == "test"].groupby(["arm", "site"])
@@ -67,7 +67,7 @@ class SiteColumns(TableLayout):
                 contents[f"figure{suffix}.png"] = self._figure(shown, seeds, f"Test {kind.label}, {caption}")
         return contents
 
-    def _caption(self, model: str, kind: UnitMean) -> str:
+    def _caption(self, model: str, kind: ScoreKind) -> str:
         chosen = self.selected if model == "selected" else None
         return chosen or CAPTIONS[model].format(label=kind.label)
 
@@ -112,7 +112,7 @@ def table_rows(shown: ShownTable, means: pd.Series, scores: pd.DataFrame) -> pd.
     return rows
 
 
-def table_markdown(shown: ShownTable, rows: pd.DataFrame, kind: UnitMean, caption: str) -> str:
+def table_markdown(shown: ShownTable, rows: pd.DataFrame, kind: ScoreKind, caption: str) -> str:
     """Rows are arms below their group, columns sites with their lists; the best test mean of a column is bold."""
     columns = dict(list(rows.groupby(["site", "list"])))
     order = [(site, name) for site in shown.sites for name in LISTS if (site, name) in columns]
@@ -130,9 +130,28 @@ def table_markdown(shown: ShownTable, rows: pd.DataFrame, kind: UnitMean, captio
     return "\n".join([f"# {shown.title}", "", words, "", *table, ""])
 
 
-def _scores(shown: ShownTable, kind: UnitMean, model: str) -> pd.DataFrame:
-    """Rows of the score table that a set of files shows."""
+def means_of(scores: pd.DataFrame, kind: ScoreKind) -> pd.Series:
+    """(arm, site, list, seed) -> the score of the units.
+
+    Raises:
+        DataError: the units do not have what a score of all of them needs.
+    """
+    groups = scores.groupby([*KEYS, "seed"])
+    if isinstance(kind, UnitMean):
+        return groups["value"].agg(fmean)
+    return pd.Series({key: _of_all(kind, rows, str(key)) for key, rows in groups}).rename_axis([*KEYS, "seed"])
+
+
+def _of_all(kind: ScoreKind, rows: pd.DataFrame, where: str) -> float:
+    """Score that needs all units of a list together, such as AUROC."""
+    block = block_of(rows, where)
+    return float(kind.weighted(dict(block.values), block.labels, np.ones((1, len(block.labels))))[0])
+
+
+def _scores(shown: ShownTable, kind: ScoreKind, model: str) -> pd.DataFrame:
+    """Rows of the score table that a set of files shows; a score of all units is that of the test list alone."""
     frame, arms = shown.evidence.frame, [arm.name for arm in shown.arms]
-    scores = frame[(frame["metric"] == kind.metric) & (frame["model"] == model) & frame["list"].isin(LISTS)]
+    wanted = frame["metric"] == kind.metric if isinstance(kind, UnitMean) else frame["list"] == "test"
+    scores = frame[wanted & (frame["model"] == model) & frame["list"].isin(LISTS)]
     scores = scores[scores["arm"].isin(arms) & scores["site"].isin(list(shown.sites))]
     return scores.astype(dict.fromkeys(KEYS, str))
