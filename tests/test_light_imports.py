@@ -10,7 +10,8 @@ import fedmed.flare.executors
 import monai.networks.nets
 import monai.visualize.utils
 from ignite.handlers import checkpoint
-heavy = {"transformers", "matplotlib.figure", "torch.distributed.fsdp", "pandas", "itk", "scipy.signal", "scipy.stats"}
+heavy = {"transformers", "matplotlib", "pydicom", "cv2", "requests", "scipy.special", "scipy.ndimage",
+         "torch.utils.tensorboard", "torch.distributed.fsdp", "pandas", "itk", "scipy.signal", "scipy.stats"}
 assert not heavy & set(sys.modules)
 assert monai.networks.nets.Transchex
 
@@ -23,7 +24,9 @@ assert optim.DistributedOptimizer is sys.modules["torch.distributed.optim"].Dist
 
 assert monai.visualize.utils.plt.get_cmap("gray").name == "gray"
 import matplotlib.pyplot as plt
+from monai.utils import jupyter_utils as notebooks
 assert plt is sys.modules["matplotlib.pyplot"] and plt.figure is monai.visualize.utils.plt.figure
+assert notebooks.has_matplotlib and notebooks.plt.figure is plt.figure
 
 import torch
 layer = torch.nn.Linear(2, 1)
@@ -49,6 +52,9 @@ assert monai.data.UltrasoundConfidenceMap()(numpy.random.rand(20, 20)).shape == 
 assert monai.data.ultrasound_confidence_map.hilbert([1.0, 2.0]).shape == (2,) and "scipy.signal" in sys.modules
 assert isinstance(monai.data.utils.pd.DataFrame({"a": [1]}), monai.data.utils.DataFrame)
 assert monai.data.image_reader.has_itk and monai.data.image_reader.itk.Image is sys.modules["itk"].Image
+assert monai.data.image_reader.has_pydicom and callable(monai.data.image_reader.pydicom.dcmread)
+from monai.visualize.img2tensorboard import SummaryWriter
+assert not isinstance(3, SummaryWriter)
 from transformers import PvtV2Config
 """
 

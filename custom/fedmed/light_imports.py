@@ -1,9 +1,9 @@
 """Keep MONAI and Ignite from loading at once what they need for things that are hardly ever used.
 
-transformers, for a network that nobody uses here; matplotlib's pyplot, pandas, ITK and parts of SciPy; and the
-distributed optimizers of PyTorch, which compile themselves and bring sympy. They would cost each process of server and
-sites some five seconds and 200 MB. All of them are there for whoever imports them. So is PyTorch's compiler, another
-second, which every optimizer would load to ask it to keep away.
+transformers, for a network that nobody uses here; Matplotlib, pandas, ITK, OpenCV, requests and parts of SciPy;
+pydicom, for DICOM inside NIfTI; and the distributed optimizers of PyTorch, which compile themselves and bring sympy.
+They would cost each process of server and sites some six seconds and 200 MB. All of them are there for whoever imports
+them. So is PyTorch's compiler, another second, which every optimizer would load to ask it to keep away.
 """
 
 import importlib
@@ -16,10 +16,15 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-WITHOUT = {"transformers": "monai.networks.nets.transchex"}  # can do without
-LATER = {"matplotlib.pyplot": "monai", "torch.distributed.optim": "ignite.handlers.checkpoint"}
+WITHOUT = {  # can do without
+    "transformers": "monai.networks.nets.transchex",
+    "pydicom": "nibabel.nifti1",  # it leaves DICOM in the header of a NIfTI file as the bytes that it is
+    "matplotlib": "monai.utils.jupyter_utils",  # gets it later, see _plot_later
+}
+LATER = {"torch.distributed.optim": "ignite.handlers.checkpoint"}
 OPTIONAL = "monai.utils.module"  # its function optional_import loads what MONAI can do without
-OPTIONAL_LATER = {"itk", "pandas"} | {
+NOTEBOOKS, PLOTS = "monai.utils.jupyter_utils", "matplotlib.pyplot"
+OPTIONAL_LATER = {"cv2", "itk", "matplotlib", PLOTS, "pandas", "pydicom", "requests", "torch.utils.tensorboard"} | {
     f"scipy.{part}"
     for part in ("ndimage", "optimize", "signal", "sparse", "sparse.csgraph", "sparse.linalg", "spatial")
 }
@@ -84,9 +89,21 @@ def _load_optional_later(monai: ModuleType) -> None:
         """As MONAI's own, but some modules are loaded later."""
         if module not in there:
             return at_once(module, *args, **kwargs)
-        return OptionalLater(lambda: at_once(module, *args, **kwargs)[0]), True
+
+        def load() -> Any:
+            if module == PLOTS.partition(".")[0]:  # MONAI asks it for pyplot, which its notebooks would have loaded
+                importlib.import_module(PLOTS)
+            return at_once(module, *args, **kwargs)[0]
+
+        return OptionalLater(load), True
 
     monai.optional_import = optional_import  # type: ignore[attr-defined]
+
+
+def _plot_later(notebooks: ModuleType) -> None:
+    """Let MONAI's plots in notebooks load Matplotlib when they draw."""
+    notebooks.has_matplotlib = PathFinder.find_spec("matplotlib") is not None  # type: ignore[attr-defined]
+    notebooks.plt = OptionalLater(lambda: importlib.import_module(PLOTS))  # type: ignore[attr-defined]
 
 
 def _step_without_compiler(optimizers: ModuleType) -> None:
@@ -127,7 +144,7 @@ def _where_compiled(careful: Callable[..., Any], plain: Callable[..., Any]) -> C
     return either
 
 
-CHANGES = {OPTIONAL: _load_optional_later, OPTIMIZERS: _step_without_compiler}
+CHANGES = {OPTIONAL: _load_optional_later, NOTEBOOKS: _plot_later, OPTIMIZERS: _step_without_compiler}
 
 
 class OptionalLater:

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
+import scipy  # loads its parts when they are used
 import torch
 from ignite.engine import Engine, Events
 from ignite.handlers import EpochOutputStore
 from numpy.typing import ArrayLike
-from scipy.special import softmax
 from torch import Tensor
 
 from fedmed.data.listed_images import plain
@@ -191,5 +191,5 @@ def calibrated(model: Mapping[str, Tensor], name: str | None, temperature: float
 
 def _slope(inverse: float, logits: np.ndarray, labels: np.ndarray) -> float:
     """Derivative of the mean cross-entropy by 1/T: mean of E_p[z] - z_label."""
-    expected = (softmax(inverse * logits, axis=1) * logits).sum(axis=1)
+    expected = (scipy.special.softmax(inverse * logits, axis=1) * logits).sum(axis=1)
     return float((expected - np.take_along_axis(logits, labels[:, None], axis=1)[:, 0]).mean())

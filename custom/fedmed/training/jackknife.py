@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # loads its parts when they are used; Student's t of scipy.stats would take a second
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr, stdtrit  # Student's t; scipy.stats takes a second to load
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95
@@ -46,16 +46,16 @@ class Estimate:
 
     def p_above(self) -> float:
         """Return the one-sided p that the value is above 0."""
-        return float(max(stdtr(self.freedom, -each) for each in self._statistics()))
+        return float(max(scipy.special.stdtr(self.freedom, -each) for each in self._statistics()))
 
     def p_differs(self) -> float:
         """Return the two-sided p that the value is not 0; below 0.05 exactly where the 95 % interval leaves 0 out."""
-        below = max(stdtr(self.freedom, each) for each in self._statistics())
+        below = max(scipy.special.stdtr(self.freedom, each) for each in self._statistics())
         return float(min(1.0, 2 * min(self.p_above(), below)))
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Return both ends. That of 0.9 begins above 0 exactly where :meth:`p_above` is below 0.05."""
-        reach = float(stdtrit(self.freedom, (1 + level) / 2))
+        reach = float(scipy.special.stdtrit(self.freedom, (1 + level) / 2))
         low, high = max(reach, self._untransformed(reach)), min(-reach, self._untransformed(-reach))
         return self.value - self.error * low, self.value - self.error * high
 

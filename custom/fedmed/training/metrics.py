@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy  # loads its parts when they are used
 from numpy.typing import ArrayLike
-from scipy.ndimage import binary_erosion, distance_transform_edt, find_objects, label, minimum
 from torch import Tensor
 
 from fedmed.errors import FedMedError
@@ -69,9 +69,9 @@ def surface_distances(
         Distances from A, and from B, in units of ``spacing``.
     """
     a, b = np.asarray(a, bool), np.asarray(b, bool)
-    box = find_objects((a | b).astype(np.uint8))[0]  # outside it lies no border, so it costs time alone
-    borders = [mask[box] & ~binary_erosion(mask[box]) for mask in (a, b)]
-    to_a, to_b = (distance_transform_edt(~border, sampling=spacing) for border in borders)
+    box = scipy.ndimage.find_objects((a | b).astype(np.uint8))[0]  # outside it lies no border, so it costs time alone
+    borders = [mask[box] & ~scipy.ndimage.binary_erosion(mask[box]) for mask in (a, b)]
+    to_a, to_b = (scipy.ndimage.distance_transform_edt(~border, sampling=spacing) for border in borders)
     return to_b[borders[0]], to_a[borders[1]]
 
 
@@ -116,15 +116,15 @@ def islands(
     truth, prediction = np.asarray(truth, bool), np.asarray(prediction, bool)
     if not prediction.any():
         return 0, 0
-    box = find_objects((truth | prediction).astype(np.uint8))[0]
+    box = scipy.ndimage.find_objects((truth | prediction).astype(np.uint8))[0]
     truth, prediction = truth[box], prediction[box]
-    parts, count = label(prediction, np.ones((3,) * prediction.ndim))
+    parts, count = scipy.ndimage.label(prediction, np.ones((3,) * prediction.ndim))
     sizes, numbers = np.bincount(parts.ravel(), minlength=count + 1), np.arange(1, count + 1)
     if not truth.any():
         return count, int(sizes[1:].sum())
     apart_ones = np.setdiff1d(numbers, parts[truth])
     if not len(apart_ones):  # the usual case, in which no distance is needed
         return 0, 0
-    nearest = minimum(distance_transform_edt(~truth, sampling=spacing), parts, apart_ones)
+    nearest = scipy.ndimage.minimum(scipy.ndimage.distance_transform_edt(~truth, sampling=spacing), parts, apart_ones)
     far = apart_ones[np.asarray(nearest) >= apart]
     return len(far), int(sizes[far].sum())
