@@ -10,11 +10,12 @@ import struct
 import sys
 from pathlib import Path
 
+import fedmed  # noqa: F401 - before PyTorch and MONAI, which would load much that no test needs
+
+# isort: split
 import pytest
 import torch
 import yaml
-
-import fedmed  # noqa: F401 - before MONAI, which would load transformers
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # its handlers, left by an e2e test, may end any later fork of the tests
