@@ -1,6 +1,7 @@
 """A real federation on this machine for tests: kits by fedmed provision, one process a participant, TLS."""
 
 import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import psutil
 import yaml
 from nvflare.fuel.flare_api.api_spec import InternalError, InvalidJobDefinition
 from nvflare.lighter.utils import load_private_key_file, sign_folders
+
+from fedmed.commands.command_line import main
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SITES = {"ct_north": "supervised", "ct_east": "unsupervised", "ct_west": "evaluate"}
@@ -60,8 +63,16 @@ class Provisioned:
             self.settle(site)
 
     def command(self, name: str, *arguments: object) -> str:
-        """Run ``fedmed provision`` or ``add-site`` for this federation and return what it says."""
-        command = [str(self.python), "-m", "fedmed", name, *map(str, arguments), "--out", str(self.out)]
+        """Run ``fedmed provision`` or ``add-site`` for this federation and return what it says.
+
+        In this process where its Python is this one: a process of its own spends seconds on loading PyTorch alone.
+        """
+        words = [name, *map(str, arguments), "--out", str(self.out)]
+        if str(self.python) == sys.executable:
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                assert main(words) == 0, said.getvalue()
+            return said.getvalue()
+        command = [str(self.python), "-m", "fedmed", *words]
         run = subprocess.run(command, capture_output=True, text=True, env=self.environment(""), timeout=1800)
         assert run.returncode == 0, run.stdout + run.stderr
         return run.stdout
