@@ -1,13 +1,16 @@
 """Jobs whose configuration tries to read the machine that it comes to, and the bait that they must not get."""
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 VARIABLE = "FEDMED_TEST_BAIT"
+SITE = "ct_north"  # for which the jobs are
 
 
 @dataclass
@@ -50,6 +53,21 @@ class Bait:
         """Words of the bait in some content."""
         content = content.encode() if isinstance(content, str) else content
         return [word for word in self.words.values() if word.encode() in content]
+
+    def assert_unread(self, federation: Any, said: str = "", jobs: tuple[str, ...] = ()) -> None:
+        """Search what server and lead hold: files, the server's words, descriptions and downloads of jobs."""
+        assert not self.requested, "somebody has asked the address"
+        session = federation.session("lead")
+        described = [session.list_jobs(detailed=True), *(session.get_job_meta(id) for id in jobs)]
+        held = [said, *(json.dumps(one) for one in described)]
+        assert not self.found_in("\n".join(held)), held
+        results = [federation.download(id) for id in jobs]
+        places = [federation.kit("server"), federation.kit("lead"), federation.folder / "home", *results]
+        files = [file for place in places for file in place.rglob("*") if file.is_file()]
+        assert len(files) > 20
+        for file in [*files, federation.folder / "server.log"]:
+            with contextlib.suppress(FileNotFoundError):  # the server is done with what it sent
+                assert not self.found_in(file.read_bytes()), file
 
 
 def lines(bait: Bait, what: str) -> tuple[str, str]:

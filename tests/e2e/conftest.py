@@ -189,6 +189,33 @@ def federation(new_federation):
     running.close()  # waiting for jobs, its processes would take their part of the other tests' time
 
 
+@pytest.fixture(scope="module")
+def bait(tmp_path_factory, hostile_jobs):
+    """What hostile jobs are after: see tests/hostile_jobs.py."""
+    placed = hostile_jobs.Bait(tmp_path_factory.mktemp("bait"))
+    yield placed
+    placed.close()
+
+
+@pytest.fixture(scope="module")
+def bait_variables(bait, hostile_jobs):
+    """Participant -> variables of its environment, for the server and the site that hostile jobs are for."""
+    names = ("server", hostile_jobs.SITE)
+    return {name: {hostile_jobs.VARIABLE: f"{bait.words['env']}-at-{name}"} for name in names}
+
+
+@pytest.fixture
+def submit_hostile(write_tiny_job, bait, hostile_jobs, tmp_path):
+    """Return a function: federation, hostile job's name -> what was said, and the job's id where it was taken."""
+
+    def submit(federation: Any, name: str) -> tuple[str, str]:
+        job = write_tiny_job(tmp_path, name, sites={hostile_jobs.SITE: "supervised"}, custom=False)
+        hostile_jobs.JOBS[name](job, bait)
+        return federation.try_to_submit(job)
+
+    return submit
+
+
 @pytest.fixture(scope="session")
 def tap():
     """Return a function: folder -> environment in which every process writes what it sends to ``folder/capture``."""

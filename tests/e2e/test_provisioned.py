@@ -1,5 +1,6 @@
-"""The whole way on real kits: provision, start over TLS, submit, watch, download, export, evaluate."""
+"""The whole way on real kits: provision, start over TLS, submit, watch, download, export, evaluate; and who may not."""
 
+import json
 import socket
 import ssl
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 import torch
-from nvflare.fuel.flare_api.api_spec import AuthorizationError, NoConnection
+from nvflare.fuel.flare_api.api_spec import AuthorizationError, InvalidJobDefinition, NoConnection
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 from nvflare.recipe import ProdEnv
 
@@ -40,9 +41,9 @@ class Study:
 
 
 @pytest.fixture(scope="module")
-def whole(start_federation):
-    """A running federation, with a site that joined after it had started."""
-    running = start_federation(FIRST, {})
+def whole(start_federation, bait_variables):
+    """A running federation, with a site that joined after it had started, and bait for hostile jobs."""
+    running = start_federation(FIRST, {}, bait_variables)
     running.command("add-site", LATE, "clinic_east", "--role", "unsupervised")
     running.settle(LATE)
     running.start(LATE)
@@ -119,6 +120,31 @@ def test_a_job_with_custom_code_runs_where_it_is_allowed_and_elsewhere_is_refuse
     refused = f"{LATE}: BYOC_NOT_PERMITTED"
     assert meta["job_deploy_detail"] == ["server: OK", "ct_north: OK", refused]
     assert set(read_run(whole.download(job_id)).result["test"]) == {"ct_north"}
+
+
+# --- jobs that no server takes
+
+
+def test_the_server_takes_no_hostile_job(whole, study, submit_hostile, bait, hostile_jobs):
+    """And tells the lead nothing of what they are after: neither in words nor in files."""
+    before, told = whole.session("lead").list_jobs(), []
+    for name in hostile_jobs.JOBS:
+        said, id = submit_hostile(whole, name)
+        assert not id and ("has no place in a job" in said or "is not plain JSON" in said), (name, said)
+        told.append(said)
+    bait.assert_unread(whole, "\n".join(told))
+    assert whole.session("lead").list_jobs() == before
+
+
+def test_the_server_takes_no_job_that_brings_an_id(whole, write_tiny_job, tmp_path):
+    """NVFlare clears the folder of a job's id, at the server and at every site, before it unpacks the job there."""
+    job = write_tiny_job(tmp_path, "honest", sites={"ct_north": "supervised"}, custom=False)
+    meta = json.loads((job / "meta.json").read_text())
+    (job / "meta.json").write_text(json.dumps({**meta, "job_id": "local"}))
+    with pytest.raises(InvalidJobDefinition, match="has 'job_id', which no job may bring"):
+        whole.submit(job)
+    for name in ("server", "ct_north"):
+        assert (whole.kit(name) / "local" / "authorization.json.default").is_file()
 
 
 # --- who may do what
