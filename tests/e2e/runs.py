@@ -59,14 +59,20 @@ def same_models(one: Path, other: Path) -> bool:
     return all(same(load_tensors(ours), load_tensors(theirs)) for ours, theirs in zip(*paths, strict=True))
 
 
-def lose(data: Path, key: str, name: str) -> None:
-    """Remove the first file of a list, and name it after a patient: ``name`` is ``image`` or ``video``."""
+def name_after_a_patient(data: Path, key: str, name: str) -> Path:
+    """Rename the first file of a list after a patient: ``name`` is ``image`` or ``video``; return where it is now."""
     datalist = json.loads((data / "datalist.json").read_text())
     entry = datalist[key][0]
-    lost = data / entry[name]
-    lost.unlink()
-    entry[name] = f"{PATIENT}/{PATIENT}{''.join(lost.suffixes)}"
+    before = data / entry[name]
+    entry[name] = f"{PATIENT}/{PATIENT}{''.join(before.suffixes)}"
+    (data / PATIENT).mkdir()
     (data / "datalist.json").write_text(json.dumps(datalist))
+    return before.rename(data / entry[name])
+
+
+def lose(data: Path, key: str, name: str) -> None:
+    """As :func:`name_after_a_patient`, and remove the file."""
+    name_after_a_patient(data, key, name).unlink()
 
 
 def captured(root: Path) -> bytes:

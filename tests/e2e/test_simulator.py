@@ -1,11 +1,8 @@
 """NVFlare's simulator equals the loop, in one thread and with a thread for each site, whatever the algorithm.
 
-Semi-supervised training with a thread for each site is in test_what_leaves_a_site.py.
+With the algorithm that keeps and sends the most and a thread for each site, it is in test_what_leaves_a_site.py, also
+where no test is slow; the command ``fedmed simulate`` is in test_what_leaves_an_xray_site.py.
 """
-
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +11,7 @@ from fedmed.federation.loop import run_job
 from tests.e2e import runs
 from tests.e2e.runs import model, same, simulate
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 ALGORITHMS = {
     "fedavg": {"server_step": "adamw"},
@@ -36,7 +33,6 @@ def job(tiny_job):
     return lambda **changes: tiny_job(sites=TWO, overrides={"supervised": overrides, "unsupervised": lively}, **changes)
 
 
-@pytest.mark.slow
 def test_with_one_thread_it_equals_the_loop(job, tmp_path):
     """Each task of each site is then a new process; those of scoring are left out."""
     folder = job(evaluate=False, select="last")
@@ -53,17 +49,6 @@ def tools_job(write_tiny_tools_job, allow_extras, tmp_path):
     return lambda name: write_tiny_tools_job(tmp_path, **spec, **ALGORITHMS[name])
 
 
-def test_the_script_runs_it_equals_the_loop_and_leaves_a_report(tools_job, tmp_path):
-    """With the algorithm that keeps and sends the most, on both sides."""
-    folder = tools_job("scaffold")
-    command = [sys.executable, "-m", "fedmed", "simulate", str(folder), "--workspace", "ws"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "round 2/2 finished" in done.stdout and (tmp_path / "ws/report/report.html").is_file()
-    assert_equals_the_loop(folder, tmp_path)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_equals_the_loop(name, threads, tools_job, tmp_path):
@@ -83,7 +68,6 @@ def assert_equals_the_loop(folder, tmp_path):
         assert same(flare, loop), site
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 def test_sites_that_send_a_part_of_the_model_equal_the_loop(threads, write_tiny_phases_job, tmp_path):
     """Hospitals with videos of phases, of which one sends its classifier too."""
@@ -97,7 +81,6 @@ def test_sites_that_send_a_part_of_the_model_equal_the_loop(threads, write_tiny_
     assert flare == loop
 
 
-@pytest.mark.slow
 def test_weights_in_two_parts_and_helpers_equal_the_loop(write_tiny_phases_job, tiny_phases, allow_extras, tmp_path):
     """What two hospitals trained travels to the other one beside the model."""
     allow_extras("noise_answer")
@@ -113,7 +96,6 @@ def test_weights_in_two_parts_and_helpers_equal_the_loop(write_tiny_phases_job, 
         assert same(flare, loop) and ("helpers" in flare["engine"]) == (site != "lap_harbor"), site
 
 
-@pytest.mark.slow
 def test_a_site_that_cannot_work_ends_the_job_in_plain_words(job, tmp_path, tiny_site_configs, monkeypatch):
     folder = tmp_path / "configs"
     folder.mkdir()
