@@ -51,11 +51,11 @@ import numpy
 assert monai.data.UltrasoundConfidenceMap()(numpy.random.rand(20, 20)).shape == (20, 20)
 assert monai.data.ultrasound_confidence_map.hilbert([1.0, 2.0]).shape == (2,) and "scipy.signal" in sys.modules
 assert isinstance(monai.data.utils.pd.DataFrame({"a": [1]}), monai.data.utils.DataFrame)
-assert monai.data.image_reader.has_itk and monai.data.image_reader.itk.Image is sys.modules["itk"].Image
+assert monai.data.image_reader.has_itk and monai.data.image_reader.itk.F is sys.modules["itk"].F
 assert monai.data.image_reader.has_pydicom and callable(monai.data.image_reader.pydicom.dcmread)
 from monai.visualize.img2tensorboard import SummaryWriter
 assert not isinstance(3, SummaryWriter)
-from transformers import PvtV2Config
+from transformers import PretrainedConfig
 """
 
 
