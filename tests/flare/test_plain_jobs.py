@@ -1,6 +1,6 @@
 """Hostile jobs meet the functions of NVFlare that load jobs, in a process that a provisioned kit has set up.
 
-That whole federations refuse them is tested in tests/e2e/test_hostile_jobs.py.
+That whole federations refuse them is tested in tests/e2e/test_provisioned.py and tests/e2e/test_hostile_jobs.py.
 """
 
 import argparse
@@ -94,12 +94,18 @@ def run_kit(example_federation, tmp_path, monkeypatch, restored):
     return run
 
 
+@pytest.fixture(scope="module")
+def good_job(write_tiny_job, tmp_path_factory):
+    """A job as FedMed writes it. Do not change it."""
+    return write_tiny_job(tmp_path_factory.mktemp("jobs"), "job", sites={SITE: "supervised"}, custom=False)
+
+
 @pytest.fixture
-def write(tmp_path, example_federation, write_tiny_job, bait, hostile_jobs):
+def write(tmp_path, example_federation, good_job, bait, hostile_jobs):
     """Return a function: name of a hostile job -> its folder, signed by the lead; without a name a good one."""
 
     def write(name: str | None = None) -> Path:
-        job = write_tiny_job(tmp_path / "jobs", "job", sites={SITE: "supervised"}, custom=False)
+        job = shutil.copytree(good_job, tmp_path / "jobs" / "job")
         if name:
             hostile_jobs.JOBS[name](job, bait)
         return sign(example_federation, job)
