@@ -22,20 +22,26 @@ from tests.flare.wire import over_the_wire, site_context
 PRIVATE = {"conv_final.2.conv.bias": torch.tensor([0.25, -1.5])}
 
 
+@pytest.fixture(scope="module")
+def made(job_of, tmp_path_factory):
+    """A job and its folder. Do not change them."""
+    job = job_of(name="x", sites={"ct_north": "supervised"}, rounds=4, steps=1, sharing="block_6")
+    return job, write_job(job, tmp_path_factory.mktemp("release") / "job")
+
+
 @pytest.fixture
-def ask(tmp_path, monkeypatch, job_of):
+def ask(tmp_path, monkeypatch, made):
     """Return a function: one site's answer to a release task, over the wire and through the controller's callback."""
     folder = tmp_path / "configs"
     folder.mkdir()
     monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
     (tmp_path / "data").mkdir()
-    job = job_of(name="x", sites={"ct_north": "supervised"}, rounds=4, steps=1, sharing="block_6")
-    write_job(job, tmp_path / "job")
+    job, job_folder = made
 
     def ask(round=3, keep=False, **settings):
         values = {"data_root": str(tmp_path / "data"), "device": "cpu", **settings}
         (folder / "ct_north.yaml").write_text(yaml.safe_dump(values))
-        context = site_context("ct_north", tmp_path, tmp_path / "run", tmp_path / "job/app_supervised")
+        context = site_context("ct_north", tmp_path, tmp_path / "run", job_folder / "app_supervised")
         SiteState(tmp_path / "run/fedmed").save(3, PRIVATE, optimizer={"secret": torch.ones(4)})
         task = Task("release", 3, 4, {}, private_round=round, study=job.digest, keep=keep)
         sent = over_the_wire(FLModelUtils.to_shareable(task_to_model(task)))

@@ -45,7 +45,7 @@ class Wire:
 
     def ask(self, name, round=0, names=None, **facts):
         tensors = {n: t for n, t in self.model.items() if names is None or n.startswith(names)}
-        facts |= {"steps": 2, "validate": self.site == "ct_north", "study": self.study}
+        facts = {"steps": 2, "validate": self.site == "ct_north", **facts, "study": self.study}
         task = Task(name, round, 2, tensors if name != "release" else {}, **facts)
         fl_ctx = site_context(self.site, self.kit, self.run, self.app, task=name)
         reply = self.executor.execute(name, FLModelUtils.to_shareable(task_to_model(task)), fl_ctx, Signal())
@@ -232,7 +232,7 @@ def planted_error(monkeypatch, end):
 def test_a_planted_leak_is_found(wire, secrets_type, monkeypatch, plant):
     end = wire("ct_north", sharing="block_6")
     what = plant(monkeypatch, end)
-    end.ask("train", names=("convInit", "down_layers"))
+    end.ask("train", names=("convInit", "down_layers"), validate=False)
     assert any(what in name for name in end.leaks(secrets_type))
 
 
