@@ -17,8 +17,10 @@ from pathlib import Path
 
 import nibabel as nib
 import numpy as np
+import psutil
 import pytest
 
+APP = Path(__file__).resolve().parents[2] / "monailabel_app"
 VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND")
 # All routes that MONAI Label registers, its logins among them, asked with each verb through a door whose server only
 # says that it was reached.
@@ -155,8 +157,7 @@ def archive(kind, victim):
 
 
 def test_of_all_routes_with_all_verbs_only_those_of_viewers_are_open(label_client, monkeypatch):
-    app = Path(__file__).parents[2] / "monailabel_app"
-    monkeypatch.setenv("PYTHONPATH", f"{app.parent / 'custom'}{os.pathsep}{app}")
+    monkeypatch.setenv("PYTHONPATH", f"{APP.parent / 'custom'}{os.pathsep}{APP}")
     walked = label_client("http://unused", WALK, verbs=VERBS)
     known = {" ".join(pair) for pair in walked["known"]}
     assert len(known) > 60 and known >= OPEN | WHERE_ASKED_FOR, "the list is that of MONAI Label 0.8.5"
@@ -240,6 +241,23 @@ def test_pages_load_nothing_from_elsewhere(server, page):
     assert headers["X-Content-Type-Options"] == "nosniff" and "<script" not in text
     assert status == (403 if page == "/infer/none" else 200)
     assert headers["Content-Type"].startswith("text/html" if page == "/" else ("text/plain", "application/json"))
+
+
+def test_a_server_ends_when_its_launcher_is_killed_and_the_next_one_removes_its_folder(
+    server, fedmed_home, monkeypatch
+):
+    """The last test that asks this server: it is gone afterwards."""
+    started = psutil.Process(server.process.pid).children(recursive=True)
+    (folder,) = (fedmed_home / "label").glob("server-*")
+    server.process.kill()
+    assert started and not psutil.wait_procs(started, timeout=1800)[1]
+    assert folder.is_dir(), "nobody was left to remove it"
+    os.utime(folder, (0, 0))  # a young one may be another launcher's, which does not hold it yet
+    monkeypatch.syspath_prepend(APP)
+    from fedmed_label.instance import instance
+
+    with instance([], stock=False) as of_the_next:
+        assert not folder.exists() and of_the_next.is_dir()
 
 
 @pytest.mark.slow

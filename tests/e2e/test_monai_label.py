@@ -1,7 +1,6 @@
 """A federation's bundle in MONAI Label, through MONAI Label's own client: what a reader at a hospital gets."""
 
 import json
-import os
 import shutil
 import urllib.error
 import urllib.request
@@ -174,22 +173,7 @@ def class_bundle(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def left_behind(label_server, studies, tool_bundle, fedmed_home, tmp_path_factory):
-    """Folder that a server leaves whose launcher is killed; it looks old. All that the launcher started has ended."""
-    home = fedmed_home / "label"
-    others = set(home.glob("server-*"))
-    with label_server(studies, tool_bundle, options=("--work", str(tmp_path_factory.mktemp("work")))) as orphan:
-        started = psutil.Process(orphan.process.pid).children(recursive=True)
-        (folder,) = set(home.glob("server-*")) - others
-        orphan.process.kill()
-        assert started and not psutil.wait_procs(started, timeout=1800)[1]
-    assert folder.exists()
-    os.utime(folder, (0, 0))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(label_server, left_behind, studies, ct_bundle, tool_bundle, class_bundle):
+def server(label_server, studies, ct_bundle, tool_bundle, class_bundle):
     with label_server(studies, ct_bundle, tool_bundle, class_bundle) as running:
         yield running
 
@@ -362,10 +346,6 @@ def test_weights_that_do_not_fit_stop_the_start(label_server, tool_bundle, studi
     words = "error: .*tensor 'conv.weight' is missing; tensor 'extra' is unknown"
     with pytest.raises(AssertionError, match=words), label_server(studies, root, options=work):
         pass
-
-
-def test_the_next_server_removes_what_one_left_whose_launcher_was_killed(server, left_behind):
-    assert not left_behind.exists() and list(left_behind.parent.glob("server-*")), "and not its own folder"
 
 
 def test_the_server_ends_with_all_it_started_and_leaves_the_studies_alone(server, studies, fedmed_home):
