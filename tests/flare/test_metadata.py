@@ -32,7 +32,7 @@ from fedmed.jobs.job_folder import write_job
 from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import read_ledger
-from tests.flare.wire import model_over_the_wire, over_the_wire, site_context
+from tests.flare.wire import in_bytes, model_over_the_wire, over_the_wire, site_context
 
 BUNDLES = Path(__file__).parents[1] / "federation"
 METHOD = "exchanging.Exchanging"
@@ -193,3 +193,14 @@ def test_without_a_word_of_the_site_nothing_leaves_and_without_a_model_it_says_s
     assert model_to_answer("metadata", FLModelUtils.from_shareable(reply), "a") == Extras("a", 2, {})
     reply = ask("train", Task("train", 3, 4, {}, epochs=1, reuse=True))
     assert reply.get_return_code() == ReturnCode.EXECUTION_EXCEPTION and "is of round 2, round 3" in caplog.text
+
+
+def test_a_site_that_cannot_work_refuses_either_task_and_says_why_at_home_alone(ask, tmp_path, caplog):
+    (tmp_path / "data" / "datalist.json").unlink()
+    for name, facts in {"metadata": {}, "train": {"epochs": 1}}.items():
+        reply = ask(name, Task(name, 2, 4, started(), **facts), allowed_extras=["mu"])
+        assert reply.get_return_code() == ReturnCode.EXECUTION_EXCEPTION
+        assert str(tmp_path).encode() not in in_bytes(reply)
+    assert str(tmp_path / "data") in caplog.text
+    answers = [(line["task"], line["answer"]) for line in read_ledger(tmp_path / "run")]
+    assert answers == [("metadata", "refused"), ("train", "refused")]
