@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -207,9 +208,10 @@ def bait_variables(bait, hostile_jobs):
 @pytest.fixture
 def submit_hostile(write_tiny_job, bait, hostile_jobs, tmp_path):
     """Return a function: federation, hostile job's name -> what was said, and the job's id where it was taken."""
+    good = write_tiny_job(tmp_path / "good", "job", sites={hostile_jobs.SITE: "supervised"}, custom=False)
 
     def submit(federation: Any, name: str) -> tuple[str, str]:
-        job = write_tiny_job(tmp_path, name, sites={hostile_jobs.SITE: "supervised"}, custom=False)
+        job = shutil.copytree(good, tmp_path / name)
         hostile_jobs.JOBS[name](job, bait)
         return federation.try_to_submit(job)
 
