@@ -6,11 +6,12 @@ import sys
 SCRIPT = """
 import sys
 import fedmed
+import fedmed.data.augment
 import fedmed.flare.executors
 import monai.networks.nets
 import monai.visualize.utils
 from ignite.handlers import checkpoint
-heavy = {"transformers", "matplotlib", "pydicom", "cv2", "requests", "scipy.special", "scipy.ndimage",
+heavy = {"transformers", "matplotlib", "pydicom", "cv2", "requests", "kornia", "scipy.special", "scipy.ndimage",
          "torch.utils.tensorboard", "torch.distributed.fsdp", "pandas", "itk", "scipy.signal", "scipy.stats"}
 assert not heavy & set(sys.modules)
 assert monai.networks.nets.Transchex

@@ -3,7 +3,8 @@
 transformers, for a network that nobody uses here; Matplotlib, pandas, ITK, OpenCV, requests and parts of SciPy;
 pydicom, for DICOM inside NIfTI; and the distributed optimizers of PyTorch, which compile themselves and bring sympy.
 They would cost each process of server and sites some six seconds and 200 MB. All of them are there for whoever imports
-them. So is PyTorch's compiler, another second, which every optimizer would load to ask it to keep away.
+them. So is PyTorch's compiler, another second, which every optimizer would load to ask it to keep away. And ITK loads
+no PyTorch, two seconds and 200 MB, where only files are read.
 """
 
 import importlib
@@ -16,10 +17,11 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-WITHOUT = {  # can do without
+WITHOUT = {  # a package -> whoever can do without it
     "transformers": "monai.networks.nets.transchex",
     "pydicom": "nibabel.nifti1",  # it leaves DICOM in the header of a NIfTI file as the bytes that it is
     "matplotlib": "monai.utils.jupyter_utils",  # gets it later, see _plot_later
+    "requests": "pydicom.data.download",  # of pydicom's own example files
 }
 LATER = {"torch.distributed.optim": "ignite.handlers.checkpoint"}
 OPTIONAL = "monai.utils.module"  # its function optional_import loads what MONAI can do without
@@ -30,6 +32,7 @@ OPTIONAL_LATER = {"cv2", "itk", "matplotlib", PLOTS, "pandas", "pydicom", "reque
 }
 OPTIMIZERS = "torch.optim.optimizer"
 COMPILER = "torch._dynamo"
+ITK = "itk.support.helpers"
 CHECKED = "ZeroRedundancyOptimizer"  # Ignite looks whether an object is one
 _lock = threading.Lock()
 
@@ -144,7 +147,17 @@ def _where_compiled(careful: Callable[..., Any], plain: Callable[..., Any]) -> C
     return either
 
 
-CHANGES = {OPTIONAL: _load_optional_later, NOTEBOOKS: _plot_later, OPTIMIZERS: _step_without_compiler}
+def _without_tensors(helpers: ModuleType) -> None:
+    """Let ITK's filters know of tensors only where PyTorch is loaded: they take those of later as any other array."""
+    helpers._HAVE_TORCH = "torch" in sys.modules  # type: ignore[attr-defined]
+
+
+CHANGES = {
+    OPTIONAL: _load_optional_later,
+    NOTEBOOKS: _plot_later,
+    OPTIMIZERS: _step_without_compiler,
+    ITK: _without_tensors,
+}
 
 
 class OptionalLater:

@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import struct
+import sys
 import zlib
 from pathlib import Path
 
@@ -132,6 +133,14 @@ def test_the_process_that_reads_dicom_is_refused_more_memory_than_its_share(tmp_
     monkeypatch.setattr("fedmed.data.prepare.pool._reader", None)  # one that has read nothing yet
     monkeypatch.setattr("fedmed.data.prepare.pool.share_of", lambda processes: 2**28)
     assert read_apart(_peak, tmp_path / "in") < 2 * 2**30
+    assert not read_apart(_loads_torch)
+
+
+def _loads_torch() -> bool:
+    """Whether this process has PyTorch, which ITK would load where nobody needs it."""
+    import fedmed.data.prepare.dicom  # noqa: F401 - loads ITK
+
+    return "torch" in sys.modules
 
 
 def _peak(folder: Path) -> int:
