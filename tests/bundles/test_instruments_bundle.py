@@ -5,8 +5,6 @@ import gc
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import av
@@ -23,10 +21,10 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import parsed
 from fedmed.bundles.contract import Use, faults
 from fedmed.errors import BundleError, SharingError
-from fedmed.export.exporter import WITHOUT_FEDMED
 from fedmed.jobs.app_configs import role_differences
 from fedmed.systems.fedst.method import FedST
 from tests.bundles.one_bundle import OneBundle
+from tests.bundles.without_fedmed import run_without_fedmed
 
 NAME = "instrument_segmentation"
 PLAIN = {"indicator": "random"}
@@ -222,10 +220,9 @@ def test_inference_writes_masks_of_frames_and_videos_without_fedmed(model, facts
     datalist = json.loads((Path(facts["dataset_dir"]) / "datalist.json").read_text())
     shutil.copy(Path(facts["dataset_dir"]) / datalist["testing"][0]["video"], inputs / "operation.mp4")
     files = str(configs("inference", "demo")).replace(" ", "")
-    line = ["run", "--config_file", files, "--bundle_root", str(BUNDLE), "--dataset_dir", str(inputs)]
-    line += ["--output_dir", str(out), "--model_path", str(model), "--image_size", "[48,64]", "--indicator", "random"]
-    done = subprocess.run([sys.executable, "-c", WITHOUT_FEDMED, *line], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    line = ["--config_file", files, "--bundle_root", BUNDLE, "--dataset_dir", inputs, "--output_dir", out]
+    line += ["--model_path", model, "--image_size", "[48,64]", "--indicator", "random"]
+    run_without_fedmed(tmp_path, *line)
     with (out / "predictions.csv").open() as file:
         broken, red, *video = csv.DictReader(file)
     assert "broken.png is damaged or no picture" in broken["error"] and not broken["mask"]

@@ -15,6 +15,7 @@ from fedmed.settings.site import load_file
 from fedmed.training.label_counts import Confusion
 from fedmed_demo import demo_site
 from tests.bundles.one_bundle import OneBundle
+from tests.bundles.without_fedmed import run_without_fedmed
 
 HERE = OneBundle("surgical_phase_classification")
 BUNDLE, METADATA, parse = HERE.root, HERE.metadata, HERE.parse
@@ -100,11 +101,18 @@ def test_one_round_of_a_federation(run):
         assert counts is not None and counts.scores()["f1"] == pytest.approx(scores["pooled_f1"])
 
 
-def test_an_exported_bundle_stands_alone(run, tmp_path):
+def infer_after(folder, config, images, out):
+    """As the exporter's own, in a process that need not load MONAI anew."""
+    place = ["--bundle_root", folder, "--dataset_dir", images, "--output_dir", out]
+    run_without_fedmed(out.parent, "--config_file", config, *place)
+    return out
+
+
+def test_an_exported_bundle_stands_alone(run, tmp_path, monkeypatch):
     """Files that the bundle shares with another by links are there, and inference gives what it gave before."""
     assert [path.name for path in (BUNDLE / "surgical_phase").iterdir() if path.is_symlink()]
-    made = export_bundle(run, tmp_path / "phases_classification", onnx=True, verify=True)
+    monkeypatch.setattr("fedmed.export.exporter.infer_after", infer_after)
+    made = export_bundle(run, tmp_path / "phases_classification", verify=True)
     assert not [path for path in made.out.rglob("*") if path.is_symlink()]
     assert any("the same class and equal probabilities" in line for line in made.checks)
-    assert (made.out / "models/model.onnx").is_file()
     assert "ribbons" in (made.out / "docs/README.md").read_text()

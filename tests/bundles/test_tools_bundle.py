@@ -3,8 +3,6 @@
 import csv
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +20,9 @@ from fedmed.bundles.bundle_parser import parsed
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.stored_video import Extraction
 from fedmed.errors import DataError
-from fedmed.export.exporter import WITHOUT_FEDMED
 from fedmed.training.trainer import one_cycle
 from tests.bundles.one_bundle import OneBundle
+from tests.bundles.without_fedmed import run_without_fedmed
 
 HERE = OneBundle("surgical_tool_classification")
 BUNDLE, configs, parse = HERE.root, HERE.configs, HERE.parse
@@ -98,9 +96,9 @@ def test_train_evaluate_and_infer(facts, tmp_path):
     (tmp_path / "in/empty.mp4").write_bytes(b"no video")
     shutil.copy(a_video(facts), tmp_path / "in/operation.mp4")
     files = str(configs("inference", "demo")).replace(" ", "")
-    line = ["run", "--config_file", files, "--bundle_root", str(BUNDLE), "--dataset_dir", str(tmp_path / "in")]
-    line += ["--output_dir", str(tmp_path / "out"), "--model_path", str(model), "--image_size", "[24,32]"]
-    subprocess.run([sys.executable, "-c", WITHOUT_FEDMED, *line], check=True, capture_output=True)
+    line = ["--config_file", files, "--bundle_root", BUNDLE, "--dataset_dir", tmp_path / "in"]
+    line += ["--output_dir", tmp_path / "out", "--model_path", model, "--image_size", "[24,32]"]
+    run_without_fedmed(tmp_path, *line)
     empty, broken, red, *frames = json.loads((tmp_path / "out/predictions.json").read_text())
     assert broken["predicted"] is None and "broken.png is damaged or no picture" in broken["error"]
     assert empty["predicted"] is None and "empty.mp4 is damaged or no video" in empty["error"]

@@ -100,7 +100,7 @@ def test_remains_of_a_killed_process_are_cleared(tmp_path):
 
 
 def test_two_processes_at_once_make_one_site(tmp_path):
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")  # a started one would first import all that this one has
     results = context.Queue()
     workers = [context.Process(target=make_in_process, args=(tmp_path, results)) for _ in range(2)]
     for worker in workers:
