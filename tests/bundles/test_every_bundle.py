@@ -17,7 +17,7 @@ PHASES, TOOLS = "surgical_phase_classification", "surgical_tool_classification"
 PLAIN = {INSTRUMENTS: {"indicator": "random"}}
 NETWORKS = {
     XRAY: ["train", "train demo", "train small", "inference"],
-    INSTRUMENTS: ["train demo", "inference demo", "train demo single_frame"],
+    INSTRUMENTS: ["train demo", "train demo single_frame"],
     PHASES: ["train", "train demo groupnorm", "train cpu", "inference demo"],
     TOOLS: ["train demo_large", "train resnet", "train cpu", "inference"],
 }

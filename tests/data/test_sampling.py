@@ -54,6 +54,7 @@ def test_equal_seeds_give_equal_batches_with_and_without_cache_whatever_the_glob
     assert not torch.equal(first, batches(training_loader(dataset(*where, flip()), 2, 5, seed=4)))
 
 
+@pytest.mark.slow
 def test_equal_batches_in_another_process_from_the_same_cache(site):
     root, datalist = site()
     here = batches(training_loader(dataset(root, datalist, flip()), 2, 3, seed=5))

@@ -158,7 +158,7 @@ def test_without_agreement_the_labelled_mean_is_not_asked(network, twin, unlabel
 def test_pseudo_labels_are_drawn_to_the_shares_of_the_labelled_sites(network, unlabeled):
     shares, agreeing = [], []
     for wanted in ([0.95, 0.05], [0.05, 0.95]):
-        engine = build(copy.deepcopy(network), unlabeled[:1] * 200, lr=0.0)
+        engine = build(copy.deepcopy(network), unlabeled[:1] * 60, lr=0.0)
         engine.receive({"class_shares": torch.tensor(wanted), "labelled_mean": another(network).state_dict()})
         engine.run()
         shares.append(engine.state.output["foreground_fraction"].item())

@@ -7,7 +7,7 @@ from scipy.stats import binom, ttest_1samp
 from fedmed.training.auroc import class_aurocs, macro_mean
 from fedmed.training.jackknife import Estimate, estimate, leave_one_out
 
-RUNS = 1000
+RUNS = 500
 SITES = [(2, 3), (2, 2, 5), (2, 2, 3, 5, 3), (5,), (12,)]  # videos of each site
 DRAWN = {
     "normal": lambda rng, shape: rng.normal(size=shape),

@@ -13,7 +13,7 @@ def scan_values(seed: int = 0, shape: tuple[int, ...] = (10, 9, 6)) -> np.ndarra
     return np.random.default_rng(seed).integers(-1000, 400, shape).astype(np.int16)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def write_nifti():
     """Write ``values`` (default: a seeded scan) with spacing 0.7×0.7×2 mm and return the path."""
 

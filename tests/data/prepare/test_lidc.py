@@ -10,10 +10,10 @@ from fedmed.errors import DataError
 from research.runner.lidc import PROTOCOLS, default_data, group, numbers, prepare_lidc
 
 
-@pytest.fixture
-def crops(tmp_path, write_nifti):
+@pytest.fixture(scope="module")
+def crops(tmp_path_factory, write_nifti):
     """Ten patients a spacing, two nodules each; patient 5 has one more nodule in a thicker scan."""
-    mask = np.zeros((10, 9, 6), np.uint8)
+    data, mask = tmp_path_factory.mktemp("lidc") / "data", np.zeros((10, 9, 6), np.uint8)
     mask[4:6, 4:6, 2:4] = 1
     number = 0
     for spacing in (1.0, 1.25, 2.0, 2.5):
@@ -24,18 +24,23 @@ def crops(tmp_path, write_nifti):
             for name in names:
                 number += 1
                 affine = np.diag([0.7, 0.7, spacing, 1])
-                write_nifti(tmp_path / "data" / "image" / f"{name}.nii.gz", affine=affine, seed=number)
-                write_nifti(tmp_path / "data" / "mask" / f"{name}.nii.gz", mask, affine)
-    return tmp_path / "data"
+                write_nifti(data / "image" / f"{name}.nii.gz", affine=affine, seed=number)
+                write_nifti(data / "mask" / f"{name}.nii.gz", mask, affine)
+    return data
+
+
+@pytest.fixture(scope="module")
+def made(crops):
+    """Folder of the sites, and what is known of the crops of each. Do not write to it."""
+    return crops.parent / "sites", prepare_lidc(crops, crops.parent / "sites")
 
 
 def lists(out, site, name="datalist.json"):
     return json.loads((out / site / name).read_text())
 
 
-def test_sites_and_lists(crops, tmp_path):
-    out = tmp_path / "sites"
-    prepare_lidc(crops, out)
+def test_sites_and_lists(crops, made):
+    out, _ = made
     counts = {p.site: {k: len(v) for k, v in lists(out, p.site).items()} for p in PROTOCOLS}
     assert counts == {
         "lidc_thin": {"testing": 4, "unlabeled": 16},
@@ -48,9 +53,8 @@ def test_sites_and_lists(crops, tmp_path):
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == again
 
 
-def test_every_site_can_be_the_one_with_labels_of_the_same_patients(crops, tmp_path):
-    out = tmp_path / "sites"
-    prepare_lidc(crops, out)
+def test_every_site_can_be_the_one_with_labels_of_the_same_patients(crops, made):
+    out, _ = made
     plain, variant = (lists(out, "lidc_thin", f"datalist{x}.json") for x in ("", "_labelled"))
     assert variant["testing"] == plain["testing"]
     shown = variant["training"] + variant["validation"]
@@ -67,14 +71,14 @@ def test_every_site_can_be_the_one_with_labels_of_the_same_patients(crops, tmp_p
     assert labelled == ["lidc_thin.yaml"]
 
 
-def test_a_patient_is_at_one_site(crops, tmp_path):
-    sites = prepare_lidc(crops, tmp_path / "sites")
+def test_a_patient_is_at_one_site(made):
+    out, sites = made
     refused = [case for cases in sites.values() for case in cases if not case.usable]
     assert [case.case for case in refused] == ["X-1.0-5_R_3"]
     assert "the patient's other crops are at lidc_thin" in refused[0].faults[0]
     homes = {}
     for site in sites:
-        for entries in lists(tmp_path / "sites", site).values():
+        for entries in lists(out, site).values():
             for e in entries:
                 homes.setdefault(e["patient"], set()).add(site)
     assert all(len(home) == 1 for home in homes.values())

@@ -7,7 +7,6 @@ import sys
 import time
 from functools import partial
 
-import numpy as np
 import psutil
 import pytest
 
@@ -15,18 +14,7 @@ from fedmed.data import read_limits as memory_share
 from fedmed.data.prepare import pool
 from fedmed.data.prepare.pool import DIED, read_apart, run_all
 from fedmed.errors import DataError
-
-
-def work(number):
-    """Numbers of even files; the process dies at 3, and 5 asks for more memory than there is."""
-    if number == 3:
-        os._exit(1)
-    if number == 5:
-        try:
-            return np.ones(2**34, np.uint8).nbytes
-        except MemoryError:
-            return "too large"
-    return 2 * number
+from tests.data.prepare.dying_work import work
 
 
 @pytest.fixture
@@ -65,7 +53,7 @@ from fedmed.commands.command_line import run_app
 from fedmed.commands.options import command, group, stop_says
 from fedmed.data.prepare.pool import read_apart, run_all
 """
-BOTH = 'print(read_apart(int, "7"), run_all(float, ["1", "2", "3"], 2), flush=True)'
+READS_ALL = 'print(run_all(float, ["1", "2", "3"], 2), flush=True)'
 WAITS = """
 app = group("waits")
 @command(app)
@@ -87,7 +75,7 @@ def script(folder, *lines):
 
 
 def test_a_script_without_a_guard_reads_too(tmp_path):
-    assert script(tmp_path, BOTH).communicate() == ("7 [1.0, 2.0, 3.0]\n", "")
+    assert script(tmp_path, READS_ALL).communicate() == ("[1.0, 2.0, 3.0]\n", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])

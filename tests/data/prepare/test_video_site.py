@@ -68,7 +68,7 @@ def test_a_site_that_training_reads(plain, prepare, tmp_path):
     rows = list(csv.DictReader((tmp_path / "out" / "prepare_report.csv").open()))
     assert [row["label"] for row in rows] == ["phases, tools"] * 6 and rows[0]["video"] == "prepared/videos/a.mp4"
     again = (tmp_path / "out" / "datalist.json").read_bytes()
-    prepare(plain, workers=2, copy=True)
+    prepare(plain, copy=True)
     assert (tmp_path / "out" / "datalist.json").read_bytes() == again
     assert not (tmp_path / "out" / "prepared" / "videos" / "a.mp4").is_symlink()
 
