@@ -21,6 +21,13 @@ SMALL = {
 }
 
 
+@pytest.fixture(autouse=True)
+def few_figures(request, monkeypatch):
+    """Leave figures out of pages, most of whose time they take, but where a test asks for ``charts``."""
+    if "charts" not in request.fixturenames:
+        monkeypatch.setattr("fedmed.adapting.page._figures", lambda adapted, references: [])
+
+
 @pytest.fixture
 def bundle(tmp_path):
     """Return a function: name of an installed bundle, references that it carries -> a folder as an export makes it."""

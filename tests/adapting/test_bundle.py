@@ -67,6 +67,7 @@ def test_statistics_are_those_with_which_a_federation_scores(bundle, images, tmp
     assert not torch.allclose(predicted(root, folder, tmp_path / "before"), scored, atol=1e-3)
 
 
+@pytest.mark.usefixtures("charts")
 def test_the_bundle_is_whole_and_says_what_was_done(bundle, images, tmp_path):
     folder, out = images(), tmp_path / "own_classification"
     (folder / "notes.png").write_text("no picture")
@@ -93,6 +94,7 @@ def test_by_itself_it_leaves_what_is_alike(bundle, images, tmp_path, monkeypatch
     assert "Nothing was changed" in (out / "docs" / "page.html").read_text()
 
 
+@pytest.mark.usefixtures("charts")
 def test_brighter_images_are_shown_as_those_of_the_training(bundle, images, tmp_path):
     references = mean_values([{INTENSITIES: DARK}] * 2)
     out = tmp_path / "own_classification"
@@ -134,6 +136,7 @@ def test_what_the_model_calls_after_it_may_speak_against_it(bundle, images, tmp_
     )
 
 
+@pytest.mark.usefixtures("charts")
 def test_volumes_of_a_network_without_such_layers(bundle, images, tmp_path):
     root = bundle("covid_ct_segmentation")
     (root / "models" / "model.ts").write_text("of the same weights")

@@ -56,15 +56,15 @@ def test_exact_minima_averaged_stay_where_they_were():
 
 @pytest.mark.parametrize(
     ("dynamic", "adam", "distance"),
-    [(False, False, 0.0339), (True, False, 0.0233), (False, True, 0.0339), (True, True, 3.42)],
+    [(False, False, 0.0339), (True, False, 0.0281), (False, True, 0.0338), (True, True, 2.75)],
 )
 def test_it_winds_up_with_adamw_at_the_server_alone(dynamic, adam, distance):
-    """10 steps of rate 0.01, α 0.01, 400 rounds from 2."""
+    """10 steps of rate 0.01, α 0.01, 200 rounds from 2."""
     optimizer = ServerAdamW(0.05, decay=0.0) if adam else None
     terms = None if dynamic else {site: Correction() for site in LOSSES}
     federation = Federation(2.0, 0.01, 10, terms=terms, step="dynamic" if dynamic else optimizer,
                             **({"then": optimizer} if dynamic else {}))  # fmt: skip
-    result = abs(federation.play(400) + 0.5)
+    result = abs(federation.play(200) + 0.5)
     assert result == pytest.approx(distance, abs=1e-4 if distance < 1 else 5e-2)
 
 

@@ -184,6 +184,12 @@ def ahnet():
     return AHNet(spatial_dims=3, in_channels=1, out_channels=2, psp_block_num=4, upsample_mode="trilinear")
 
 
+@pytest.fixture(scope="module")
+def refusing():
+    """A network to which no file fits that a test gives it."""
+    return ahnet()
+
+
 def test_the_encoder_computes_on_slices_what_the_2d_network_computes(resnet):
     flat, path = resnet
     network = prepare_network(ahnet(), path).eval()
@@ -242,23 +248,24 @@ def test_weights_with_channels_last_are_the_same_and_so_is_what_the_network_make
         (lambda s: s.update(epoch=3), "not named tensors"),
     ],
 )
-def test_a_file_of_another_network_is_refused(resnet, tmp_path, change, message):
-    content = dict(resnet[0].state_dict())
+def test_a_file_of_another_network_is_refused(resnet, refusing, tmp_path, change, message):
+    """Each tensor of the file is one number, repeated without being stored so."""
+    content = {name: torch.zeros(()).expand(tensor.shape) for name, tensor in resnet[0].state_dict().items()}
     change(content)
     torch.save(content, tmp_path / "other.pth")
     with pytest.raises(BundleInputError, match=message):
-        load_encoder(ahnet(), tmp_path / "other.pth")
+        load_encoder(refusing, tmp_path / "other.pth")
 
 
-def test_other_files_and_networks_are_refused(resnet, tmp_path):
+def test_other_files_and_networks_are_refused(resnet, refusing, tmp_path):
     with pytest.raises(BundleInputError, match="nowhere.pth does not exist; correct the path"):
-        load_encoder(ahnet(), tmp_path / "nowhere.pth")
+        load_encoder(refusing, tmp_path / "nowhere.pth")
     (tmp_path / "text.pth").write_text("not weights")
     with pytest.raises(BundleInputError, match="text.pth is not a file of weights"):
-        load_encoder(ahnet(), tmp_path / "text.pth")
+        load_encoder(refusing, tmp_path / "text.pth")
     torch.save({"evil": print}, tmp_path / "code.pth")
     with pytest.raises(BundleInputError, match="code.pth is not a file of weights"):
-        load_encoder(ahnet(), tmp_path / "code.pth")
+        load_encoder(refusing, tmp_path / "code.pth")
     with pytest.raises(BundleInputError, match="SegResNet has no ResNet-50 encoder; use AHNet or null"):
         load_encoder(SegResNet(init_filters=8), resnet[1])
 

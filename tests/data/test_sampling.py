@@ -84,7 +84,7 @@ def test_every_case_is_seen_before_one_is_seen_twice(site):
 
 
 def test_half_of_the_crops_are_centred_on_foreground(site):
-    labels = batches(training_loader(dataset(*site()), 4, 100, seed=0), "label").reshape(400, *PATCH)
+    labels = batches(training_loader(dataset(*site()), 4, 50, seed=0), "label").reshape(200, *PATCH)
     centre = labels[:, PATCH[0] // 2, PATCH[1] // 2, PATCH[2] // 2]
     assert 0.4 < centre.mean() < 0.62
 

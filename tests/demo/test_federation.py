@@ -19,9 +19,9 @@ def leftovers(root) -> list:
     return [path for path in root.rglob("*") if "making" in path.name]
 
 
-def test_files_and_datalist_of_a_site(tmp_path):
-    home = demo_site("chest_ct_tiny", "ct_north", tmp_path)
-    assert home == tmp_path / "demo" / f"chest_ct_tiny-v{chest_ct.VERSION}-seed0" / "ct_north"
+def test_files_and_datalist_of_a_site(fedmed_home):
+    home = demo_site("chest_ct_tiny", "ct_north", fedmed_home)
+    assert home == fedmed_home / "demo" / f"chest_ct_tiny-v{chest_ct.VERSION}-seed0" / "ct_north"
     datalist = json.loads((home / "datalist.json").read_text())
     assert {name: len(entries) for name, entries in datalist.items()} == {"training": 3, "validation": 3, "testing": 3}
     entries = [entry for part in datalist.values() for entry in part]
@@ -35,11 +35,11 @@ def test_files_and_datalist_of_a_site(tmp_path):
         assert not np.allclose(image.affine[:3, :3], np.diag(image.header.get_zooms()))
 
 
-def test_lists_of_the_other_sites(tmp_path):
-    east = json.loads((demo_site("chest_ct_tiny", "ct_east", tmp_path) / "datalist.json").read_text())
+def test_lists_of_the_other_sites(fedmed_home):
+    east = json.loads((demo_site("chest_ct_tiny", "ct_east", fedmed_home) / "datalist.json").read_text())
     assert set(east) == {"unlabeled", "testing"}
     assert all("label" not in entry for entry in east["unlabeled"])
-    control = json.loads((demo_site("chest_ct_tiny", "ct_control", tmp_path) / "datalist.json").read_text())
+    control = json.loads((demo_site("chest_ct_tiny", "ct_control", fedmed_home) / "datalist.json").read_text())
     assert set(control) == {"unlabeled"}
 
 
