@@ -79,7 +79,10 @@ def test_where_only_scored_sites_are_left_out_they_see_their_images_as_they_are(
     assert "colour_matching" not in job.overlays(job.role(evaluated))
 
 
-def test_every_model_is_scored_with_a_sites_own_statistics(phases, monkeypatch, tmp_path):
+def test_every_model_is_scored_with_a_sites_own_statistics_also_with_colours(
+    phases, allow_extras, moved, monkeypatch, tmp_path
+):
+    allow_extras("colour_statistics")
     scored, change = [], OwnStatistics.change_network
 
     def noted(self, network, infer, change_images):
@@ -89,22 +92,22 @@ def test_every_model_is_scored_with_a_sites_own_statistics(phases, monkeypatch, 
         scored.append(bool(other) and all("running" in name for name in other))
 
     monkeypatch.setattr(OwnStatistics, "change_network", noted)
-    folder = phases(adaptation=[{"name": "statistics", "args": {"dead_zone": 0, "judged": False}}], evaluate_first=True)
+    own = {"name": "statistics", "args": {"dead_zone": 0, "judged": False}}
+    folder = phases(adaptation=["colour", own], evaluate_first=True)
     run_job(folder, tmp_path / "ws")
     adapting = [site for site, role in roles(folder).items() if role != "supervised"]
     assert scored == [True] * 2 * len(adapting), "the starting model and the last, at each such site"
+    assert moved and all(moved)
 
 
-def test_adaptations_go_together(phases, allow_extras, moved, tmp_path):
+def test_adaptations_go_together(phases, allow_extras):
     allow_extras("colour_statistics")
-    job = read_job(folder := phases(adaptation=["colour", {"name": "statistics", "args": {"prior": 4}}]))
+    job = read_job(phases(adaptation=["colour", {"name": "statistics", "args": {"prior": 4}}]))
     of_role = {role: job.overlays(job.role(site)) for site, role in job.study.sites.items()}
     assert of_role["supervised"][-1] == "own_colours"
     assert of_role["unsupervised"][-3:] == ["training_images", "colour_matching", "own_statistics"]
     assert of_role["evaluate"][-3:] == ["scored_images", "colour_matching", "own_statistics"]
     assert job.method.title == "FedCy with colour matching and own statistics of normalisation"
-    run_job(folder, tmp_path / "ws")
-    assert moved and all(moved)
 
 
 @pytest.mark.parametrize(
