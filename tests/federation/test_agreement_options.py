@@ -1,81 +1,106 @@
 """Options of agreement in whole federations, and what is left of a run that was cut off with them."""
 
-from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
 
 from fedmed.federation.loop import run_job
 from fedmed.systems.agreement.method import Agreement
 from tests.federation.run_folder import kept_of, model_of, rounds_of
+from tests.jobs.demo_sites import note_messages
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}, "evaluate": False}
 PRIVATE = ("conv_final.", "up_samples.", "up_layers.")  # of group block_6
-OPTIONS = {"align": {"args": {"align": True}}, "teacher": {"teacher": "ema"}, "private layers": {"sharing": "block_6"}}
 
 
-@pytest.fixture
-def run(tiny_job, lively, allow_extras, tmp_path):
-    """Return a function: workspace and values of a study -> the workspace of a federation that trained."""
-    allow_extras(*[value.name for value in Agreement(align=True).values()])  # no confidence: a gate is the fixed one
+@pytest.fixture(scope="module", autouse=True)
+def allowing(tiny_site_configs, tmp_path_factory):
+    """Sites that let all values leave but confidences, so that a gate is the fixed one."""
+    folder = tmp_path_factory.mktemp("allowing_sites")
+    privacy = {"privacy": {"allowed_extras": [value.name for value in Agreement(align=True).values()]}}
+    for path in tiny_site_configs.glob("*.yaml"):
+        (folder / path.name).write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | privacy))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDMED_SITE_CONFIGS", str(folder))
+        yield
 
-    def run(name, args=None, teacher="current", resume=False, **changes):
+
+@pytest.fixture(scope="module")
+def job(write_tiny_job, lively, tmp_path_factory):
+    """Return a function: arguments of the method, teacher and values of a study -> a job."""
+    folder = tmp_path_factory.mktemp("jobs")
+
+    def job(name, args=None, teacher="current", **changes):
         method = {"path": "fedmed.systems.agreement.method.Agreement", "args": args or {}}
         overrides = {**lively, "unsupervised": {**lively["unsupervised"], "teacher": teacher}}
         study = {"sites": SITES, "method": method, "overrides": overrides, **PLAN, **changes}
-        run_job(tmp_path / "jobs" / name if resume else tiny_job(name, **study), tmp_path / name, resume=resume)
-        return tmp_path / name
+        return write_tiny_job(folder, name, **study)
 
-    return run
+    return job
 
 
-def test_the_site_without_labels_gets_the_labelled_sites_shares_of_classes(run, seen):
+@pytest.fixture(scope="module")
+def whole(job, tmp_path_factory):
+    """A run with shares of classes, a mean teacher and private layers at once: job, workspace and what was sent."""
+    folder, seen = tmp_path_factory.mktemp("whole"), []
+    made = job("whole", args={"align": True}, teacher="ema", sharing="block_6")
+    with pytest.MonkeyPatch.context() as patch:
+        note_messages(patch, seen, "train")
+        run_job(made, folder)
+    return SimpleNamespace(job=made, workspace=folder, seen=seen)
+
+
+def test_the_site_without_labels_gets_the_labelled_sites_shares_of_classes(job, seen, tmp_path):
     """With the task after the round in which they were told; they change what it learns."""
-    aligned = run("aligned", args={"align": True})
-    reported = {(site, task.round): answer.extras.get("label_shares") for site, task, answer in seen}
+    for name, args in {"aligned": {"align": True}, "plain": {}}.items():
+        run_job(job(name, args=args, rounds=2), tmp_path / name)
+    told, plain = seen[:5], seen[5:]
+    reported = {(site, task.round): answer.extras.get("label_shares") for site, task, answer in told}
     for site in ("ct_north", "ct_south"):
         assert (
             reported[site, 0].sum().item() == pytest.approx(1) and reported[site, 0][0] > 0.5 > reported[site, 0][1] > 0
         )
-    sent = {(site, task.round): task.extras.get("class_shares") for site, task, _ in seen}
+    sent = {(site, task.round): task.extras.get("class_shares") for site, task, _ in told}
     assert torch.allclose(sent["ct_east", 1], (reported["ct_north", 0] + reported["ct_south", 0]) / 2)
     assert sent["ct_north", 1] is None and reported["ct_east", 1] is None
-    plain = run("plain")
-    assert not torch.equal(model_of(aligned)["conv_final.2.conv.weight"], model_of(plain)["conv_final.2.conv.weight"])
+    learnt = [{site: answer.tensors for site, task, answer in run if task.round == 1} for run in (told, plain)]
+    name = "conv_final.2.conv.weight"
+    assert torch.equal(*(updates["ct_north"][name] for updates in learnt)), "the two runs are otherwise the same"
+    assert not torch.equal(*(updates["ct_east"][name] for updates in learnt))
 
 
-def test_where_nothing_is_sure_enough_nothing_is_learned_and_it_is_said(run):
+def test_where_nothing_is_sure_enough_nothing_is_learned_and_it_is_said(job, tmp_path):
     """The CT bundle learns probabilities everywhere, but not with a gate; here no voxel reaches it."""
-    *_, last = rounds_of(run("ws", args={"gate": True, "fixed_gate": 1.0}))
+    run_job(job("gated", args={"gate": True, "fixed_gate": 1.0}, rounds=2), tmp_path)
+    *_, last = rounds_of(tmp_path)
     assert last["sites"]["ct_east"]["train_loss"] == 0 and last["strength"] == 0
     assert "the models agree nowhere in its images" in str(last["warnings"])
     assert "what the models agree on counts from a fixed probability of 1 on" in str(last["warnings"])
 
 
-def test_the_labelled_mean_has_no_private_layer(run, unscored, seen):
-    run("ws", sharing="block_6")
-    means = [task.extras["labelled_mean"] for *_, task, _ in seen if "labelled_mean" in task.extras]
+def test_the_labelled_mean_has_no_private_layer(whole):
+    means = [task.extras["labelled_mean"] for *_, task, _ in whole.seen if "labelled_mean" in task.extras]
     assert means and all(mean and not any(name.startswith(PRIVATE) for name in mean) for mean in means)
-    last = {site: answer for site, task, answer in seen if task.round == 2}
+    last = {site: answer for site, task, answer in whole.seen if task.round == 2}
     assert last.keys() == SITES.keys() and last["ct_east"].extras["agreed_share"] > 0
     assert not any(name.startswith(PRIVATE) for answer in last.values() for name in answer.tensors)
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-def test_a_run_that_was_cut_off_ends_where_an_uninterrupted_one_does(option, run, killed_before, same, request):
+def test_a_run_that_was_cut_off_ends_where_an_uninterrupted_one_does(whole, killed_before, same, tmp_path):
     """It is cut off between the two rounds in which the site without labels trains."""
-    if option != "align":  # shares of classes are told once a model was scored; the others need no score
-        request.getfixturevalue("unscored")
-    train = partial(run, **OPTIONS[option])
-    whole = train("whole")
     with killed_before(2):
-        train("cut")
-    cut = train("cut", resume=True)
-    assert same(model_of(whole), model_of(cut))
-    assert all(same(kept_of(whole, site, 2), kept_of(cut, site, 2)) for site in SITES)
+        run_job(whole.job, tmp_path)
+    run_job(whole.job, tmp_path, resume=True)
+    assert same(model_of(whole.workspace), model_of(tmp_path))
+    assert all(same(kept_of(whole.workspace, site, 2), kept_of(tmp_path, site, 2)) for site in SITES)
     noted = ("trust", "strength", "score", "score_with", "score_without", "coefficients", "extras")
-    one, other = ([[line.get(key) for key in noted] for line in rounds_of(workspace)] for workspace in (whole, cut))
-    assert one == other and (option != "align" or None not in one[-1]), "labelled sites have judged the mean"
-    if option == "teacher":  # it starts as a copy of the model, and moves as each round begins and after each step
-        assert kept_of(cut, "ct_east", 2)["engine"]["teacher"]["n_averaged"] == 4
+    one, other = (
+        [[line.get(key) for key in noted] for line in rounds_of(place)] for place in (whole.workspace, tmp_path)
+    )
+    assert one == other and None not in one[-1], "labelled sites have judged the mean"
+    # The teacher starts as a copy of the model, and moves as each round begins and after each step.
+    assert kept_of(tmp_path, "ct_east", 2)["engine"]["teacher"]["n_averaged"] == 4
+    assert "class_shares" in {name for *_, task, _ in whole.seen for name in task.extras}
