@@ -172,11 +172,12 @@ def test_the_guard_reads_what_the_engine_reports():
     assert {f"train_{name}" for name in scalars} == {SIMILARITY, ACCURACY, ZERO}
 
 
-def test_a_federation_that_runs_away_is_warned_of_and_goes_on(tiny_job, lively, unscored, tmp_path, caplog):
+@pytest.mark.usefixtures("unscored", "no_charts")
+def test_a_federation_that_runs_away_is_warned_of_and_goes_on(tiny_job, lively, tmp_path, caplog):
     """A learning rate far too high at the unlabelled site: its own confident voxels are all it ever sees."""
-    lively["unsupervised"]["unsupervised_learning_rate"] = 0.05
+    overrides = {**lively, "unsupervised": {**lively["unsupervised"], "unsupervised_learning_rate": 0.05}}
     sites = {"ct_north": "supervised", "ct_east": "unsupervised"}
-    job = tiny_job(sites=sites, rounds=2, steps=8, overrides=lively)
+    job = tiny_job(sites=sites, rounds=2, steps=8, overrides=overrides)
     run_job(job, tmp_path / "ws")
     rounds = rounds_of(tmp_path / "ws")
     result = [(r["round"], w["site"]) for r in rounds for w in r["warnings"]]

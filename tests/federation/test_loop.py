@@ -42,7 +42,7 @@ def test_run_leaves_models_scores_and_progress(tiny_job, tmp_path):
 
 
 def test_same_seed_same_model_and_the_unlabelled_site_matters(tiny_job, lively, unscored, tmp_path):
-    spec = {"sites": TWO, "rounds": 2, "overrides": lively}
+    spec = {"sites": TWO, "overrides": lively}
     for name in ("first", "second"):
         run_job(tiny_job(name, **spec), tmp_path / name)
     run_job(tiny_job("alone", **{**spec, "sites": {"ct_north": "supervised"}}), tmp_path / "alone")

@@ -33,8 +33,7 @@ def multiplied(monkeypatch):
     return multiply
 
 
-@pytest.mark.parametrize("factor", [1e30, 1e6, -1e30])
-@pytest.mark.parametrize("sites", ["ab", "abc"])
+@pytest.mark.parametrize(("sites", "factor"), [("ab", 1e6), ("ab", -1e30), ("abc", 1e30)])
 def test_it_is_refused_by_name_and_the_others_go_on(small, multiplied, tmp_path, sites, factor):
     multiplied("b", {0, 2}, factor)
     server = small(sites, rounds=4, min_clients=1)
