@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("no_charts")
 ONE = {"ct_north": "supervised"}
 TWO = {**ONE, "ct_south": "supervised"}
 SITES = {**TWO, "ct_east": "unsupervised"}
-SPEC = {"sites": SITES, "rounds": 2}
+SPEC = {"sites": SITES, "rounds": 2, "steps": 1}
 
 
 def alone_of(workspace, site, round=1):
@@ -82,7 +82,7 @@ def test_a_gain_is_the_difference_on_the_test_list_and_changes_nothing_of_the_ru
     assert "alone" not in kept_of(workspace, "ct_east", 1)
 
 
-def test_released_layers_are_tested_by_labelled_sites_in_place_of_their_own(tiny_job, lively, tmp_path):
+def test_released_layers_are_tested_by_labelled_sites_in_place_of_their_own(tiny_job, lively, tmp_path, request):
     willing = {site: replace(load_site(site), allow_release=True) for site in TWO}
     spec = {"sites": TWO, "sharing": "block_6", "overrides": lively, "steps": 1, "release_from": "ct_north"}
     run_job(tiny_job(**spec, gain=True), tmp_path / "ws", willing)
@@ -95,53 +95,43 @@ def test_released_layers_are_tested_by_labelled_sites_in_place_of_their_own(tiny
     (row,) = (row for row in hospitals(read_run(tmp_path / "ws")) if row.name == "ct_south")
     assert row.scores["released layers"] == pytest.approx(result["test_released"]["ct_south"]["dice_mean"])
     assert "released layers" in page(read_run(tmp_path / "ws"))
+    request.getfixturevalue("unscored")  # it is asked what is tested, not with which score
     run_job(tiny_job("kept", **spec, gain=True), tmp_path / "kept")
     assert "test_released" not in result_of(tmp_path / "kept"), "ct_north's own settings do not allow it"
 
 
-@pytest.mark.parametrize("sites", [ONE, TWO], ids=["one site", "two sites with the same images and draws"])
-def test_what_others_do_not_bring_is_no_gain(tiny_job, lively, tmp_path, monkeypatch, sites):
+def test_what_others_do_not_bring_is_no_gain(tiny_job, lively, tmp_path, monkeypatch):
+    """Two sites with the same images and draws."""
     for module in (client, opened_model):
         monkeypatch.setattr(module, "derive_seed", lambda seed, site, *rest: derive_seed(seed, *rest))
     north = load_site("ct_north")
-    settings = {site: replace(north, site=site) for site in sites}
+    settings = {site: replace(north, site=site) for site in TWO}
     decoded = []
     load = LoadCased.__call__
     monkeypatch.setattr(
         LoadCased, "__call__", lambda self, case: decoded.append(str(case["image"])) or load(self, case)
     )
-    run_job(tiny_job(sites=sites, rounds=2, gain=True, overrides=lively), tmp_path / "ws", settings)
+    run_job(tiny_job(**{**SPEC, "sites": TWO}, gain=True, overrides=lively), tmp_path / "ws", settings)
     result = result_of(tmp_path / "ws")
-    for site in sites:
+    for site in TWO:
         assert result["test_alone"][site]["gain"] == 0.0 and result["test_alone"][site]["gain_better"] == 0
         assert same(alone_of(tmp_path / "ws", site), model_of(tmp_path / "ws", "FL_global_model.pt"))
     assert len(decoded) == len(set(decoded)), "an image was decoded a second time"
 
 
-def test_a_resumed_run_goes_on_with_the_models_trained_alone(whole, tmp_path):
+def test_a_resumed_run_goes_on_with_the_models_trained_alone_and_leaves_no_pictures_of_every_case(whole, tmp_path):
+    """It is killed before its second round, then before a hospital's page is written, which leaves its pictures.
+
+    A site whose job is aborted deletes them itself, and the job that goes on those of the one before.
+    """
+
+    def left(folder):
+        return [path for path in folder.rglob("every_case") if any(path.iterdir())]
+
     def killed(client, task):
         if (task.name, task.round) == ("train", 1):
             raise Killed
         return client.answer(task)
-
-    with pytest.raises(Killed):
-        run_job(whole.job, tmp_path, answer=killed)
-    run_job(whole.job, tmp_path, resume=True)
-    for site in TWO:
-        assert same(alone_of(whole.workspace, site), alone_of(tmp_path, site))
-    assert result_of(whole.workspace)["test_alone"] == result_of(tmp_path)["test_alone"]
-
-
-def test_a_site_reads_its_own_model_once_to_test_it(whole):
-    assert whole.read == ["alone_best.pt"] * len(TWO)
-
-
-def test_pictures_of_every_case_are_deleted_when_the_job_is_aborted_or_goes_on(tiny_job, lively, tmp_path):
-    """A kill before the page is written leaves them; the job that goes on deletes those of the one before."""
-    job = tiny_job(sites=TWO, rounds=1, gain=True, overrides=lively)
-
-    def left(folder):
-        return [path for path in folder.rglob("every_case") if any(path.iterdir())]
 
     def ended(client, task):
         if task.model == "alone" and client.site.site == "ct_south":
@@ -150,13 +140,21 @@ def test_pictures_of_every_case_are_deleted_when_the_job_is_aborted_or_goes_on(t
             client.should_abort = lambda: True
         return client.answer(task)
 
-    with pytest.raises(Killed):
-        run_job(job, tmp_path, answer=ended)
+    for resume, answer in ((False, killed), (True, ended)):
+        with pytest.raises(Killed):
+            run_job(whole.job, tmp_path, resume=resume, answer=answer)
     assert not left(tmp_path / "ct_north") and left(tmp_path / "ct_south")
-    run_job(job, tmp_path, resume=True)
+    run_job(whole.job, tmp_path, resume=True)
     assert not left(tmp_path)
+    for site in TWO:
+        assert same(alone_of(whole.workspace, site), alone_of(tmp_path, site))
+    assert result_of(whole.workspace)["test_alone"] == result_of(tmp_path)["test_alone"]
     assert result_of(tmp_path)["test_alone"]["ct_south"]["gain_patients"] == 3
     assert '<svg class="slice"' in (records(tmp_path, "ct_south") / "gain.html").read_text()
+
+
+def test_a_site_reads_its_own_model_once_to_test_it(whole):
+    assert whole.read == ["alone_best.pt"] * len(TWO)
 
 
 def test_a_gain_of_few_patients_a_site_that_forbids_it_and_one_without_validation_or_room(
@@ -180,6 +178,7 @@ def test_a_gain_of_few_patients_a_site_that_forbids_it_and_one_without_validatio
     assert "alone" not in kept_of(tmp_path / "ws", "ct_south", 0)
 
 
+@pytest.mark.usefixtures("unscored")
 def test_a_loss_that_is_not_a_number_ends_the_training_alone_and_not_the_round(tiny_job, tmp_path, monkeypatch, caplog):
     def fails(*args):
         raise FedMedError("the loss is nan")

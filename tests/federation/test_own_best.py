@@ -91,7 +91,8 @@ def test_a_task_names_a_model_that_there_is():
 
 
 def test_labelled_sites_are_tested_with_their_own_best_and_send_its_scores_alone(tiny_job, tmp_path):
-    server = run_job(tiny_job(rounds=2, sharing="block_6"), tmp_path / "ws")
+    sites = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
+    server = run_job(tiny_job(sites=sites, rounds=2, steps=1, sharing="block_6"), tmp_path / "ws")
     fedmed = {site: records(tmp_path / "ws", site) for site in ("server", *server.study.sites)}
     rounds, result = rounds_of(tmp_path / "ws"), result_of(tmp_path / "ws")
     assert set(result["test_own"]) == {"ct_north", "ct_south"}
