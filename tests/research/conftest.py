@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 
@@ -87,10 +89,17 @@ def in_this_process(monkeypatch):
         for item in items:
             worked.append(item.name)
             try:
-                result = do(item)
+                result = do(pickle.loads(pickle.dumps(item)))  # as a process gets it
             except RuntimeError as error:
                 result = Failure(str(error))
             yield item, result
 
     monkeypatch.setattr(work_queue, "in_processes", work_on)
     return worked
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures of tables of labels are made and not drawn, which takes most of their time."""
+    for module in ("research.tables.markert", "research.runner.label_tables"):
+        monkeypatch.setattr(f"{module}.png", lambda figure: b"not drawn")

@@ -34,18 +34,35 @@ DATA = {
 ONE = {"site_1": "supervised"}
 
 
-@pytest.fixture
-def make(tmp_path, tiny_site_configs):
-    """The only step of an arm with one site."""
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(DATA))
-    data = load_data(tmp_path / "tiny.yaml")
+def planner(folder):
+    """Return a function: settings of an arm with one site -> its only step."""
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(DATA))
+    data = load_data(folder / "tiny.yaml")
 
     def planned(seed=0, arm="one site", **settings):
-        place = Place(arm, seed, data, ["site_1"], tmp_path / "runs")
+        place = Place(arm, seed, data, ["site_1"], folder / "runs")
         (step,) = FederatedTraining(train=ONE, **settings).steps(place, None)
         return step
 
     return planned
+
+
+@pytest.fixture
+def make(tmp_path, tiny_site_configs):
+    """``planner`` in the folder of a test."""
+    return planner(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, tiny_site_configs):
+    """``planner`` where the first run is done, and whether it was missing after another one had begun its folder."""
+    planned = planner(tmp_path_factory.mktemp("finished"))
+    made = planned()
+    (made.path / "job").mkdir(parents=True)
+    (made.path / "job" / "meta.json").write_text("{")
+    missing = made.missing()
+    made.make()
+    return planned, missing
 
 
 def run(step):
@@ -53,9 +70,10 @@ def run(step):
     return step.scores()
 
 
-def test_a_run_is_made_once_and_leaves_every_case_of_both_models(make):
+def test_a_run_is_made_once_and_leaves_every_case_of_both_models(finished):
+    make, _ = finished
     made = make()
-    scores = run(made)
+    scores = made.scores()
     lists = set(zip(scores["list"], scores["model"], strict=True))
     assert lists == {(a, b) for a in ("test", "valid") for b in ("selected", "last")}
     last = scores[(scores["list"] == "test") & (scores["model"] == "last")]
@@ -68,20 +86,17 @@ def test_a_run_is_made_once_and_leaves_every_case_of_both_models(make):
     assert (made.path / "made_of.json").stat().st_mtime_ns == written
 
 
-def test_an_unfinished_run_begins_again(make):
-    made = make()
-    (made.path / "job").mkdir(parents=True)
-    (made.path / "job" / "meta.json").write_text("{")
-    assert made.missing() and len(run(made)) and not made.missing()
+def test_an_unfinished_run_begins_again(finished):
+    make, missing = finished
+    assert missing and len(make().scores()) and not make().missing()
 
 
-@pytest.mark.parametrize("changed", [False, True], ids=["goes on", "begins again with other images"])
-def test_a_run_that_was_stopped_in_the_middle(make, monkeypatch, changed):
+def test_a_run_that_was_stopped_goes_on_and_begins_again_with_other_images(make, monkeypatch):
     """Its budget is two rounds."""
     trained, train, made = [], Client.train, make()
 
     def stop_in_the_last_round(self, task):
-        if task.round == task.total_rounds - 1 and not trained.count("stop"):
+        if task.round == task.total_rounds - 1 and trained.count("stop") < 2:
             trained.append("stop")
             raise KeyboardInterrupt
         trained.append(task.round)
@@ -90,16 +105,19 @@ def test_a_run_that_was_stopped_in_the_middle(make, monkeypatch, changed):
     monkeypatch.setattr(Client, "train", stop_in_the_last_round)
     with pytest.raises(KeyboardInterrupt):
         run(made)
-    if changed:
-        (made.path / "started_with.json").write_text("{}")
+    images = (made.path / "started_with.json").read_text()
+    (made.path / "started_with.json").write_text("{}")
+    with pytest.raises(KeyboardInterrupt):
+        run(made)
+    assert trained == [0, "stop", 0, "stop"] and (made.path / "started_with.json").read_text() == images
     assert made.missing() and len(run(made)) and not made.missing()
-    assert trained == ([0, "stop", 0, 1] if changed else [0, "stop", 1])
+    assert trained == [0, "stop", 0, "stop", 1]
     assert not list(made.path.rglob("state")) and not list(made.path.rglob("before-*"))
 
 
-def test_a_changed_image_or_other_code_makes_a_run_again_and_the_old_one_is_shown(make, monkeypatch):
+def test_a_changed_image_or_other_code_makes_a_run_again_and_the_old_one_is_shown(finished, monkeypatch):
+    make, _ = finished
     made = make()
-    run(made)
     assert made.made_by_other_code() is None
     image = next(made.sites["ct_north"].data_root.rglob("*.nii.gz"))
     times = image.stat()
@@ -198,11 +216,11 @@ def test_the_script_writes_a_table_and_says_what_is_wrong(tiny_site_configs, tmp
     assert script(["no_such_table"]) == 2 and "'no_such_table' is unknown; there are" in capsys.readouterr().err
 
 
-def test_the_script_says_what_failed_when_no_arm_is_left(tiny_site_configs, tmp_path, script, capsys):
+def test_the_script_says_what_failed_when_no_arm_is_left(tiny_site_configs, tmp_path, script, capsys, in_this_process):
     command = write_yaml(tmp_path, {"overrides": {"supervised": {**SMALL, "patch_size": [13, 13, 13]}}})
-    assert script(command) == 2
+    assert script([*command, "--seeds", "0,1"]) == 2
     said = capsys.readouterr().err
-    assert "error: one site, seed 0: " in said and "log.txt" in said
+    assert "error: one site, seed 0: " in said and "error: one site, seed 1: " in said and "log.txt" in said
     assert "every arm has a failed run" in said and not (tmp_path / "out" / "tiny").exists()
 
 

@@ -14,6 +14,8 @@ from tests.research.test_job_step import DATA, SMALL
 
 BOTH = {"site_1": "supervised", "site_2": "unsupervised"}
 BUDGET = {"steps": 3, "warm_start": 2, "interval": 1, "validate": 1}
+TELLS = {"adaptation": "intensity"}  # labelled sites then tell others of their intensities
+UNSCORED = {"evaluate": False}  # scoring takes half of a run
 
 
 FAST = {"overrides": {"unsupervised": {**SMALL, "unsupervised_learning_rate": 0.01}}}
@@ -35,13 +37,26 @@ def runner(home, rounds, patch):
         place = Place("arm", settings.pop("seed", 0), data, ["site_1", "site_2"], home / folder)
         (step,) = FederatedTraining(train=BOTH, **settings).steps(place, None)
         step.make()
-        return step.scores().drop(columns=["run"], errors="ignore"), list(rounds)
+        scores = step.scores()
+        return scores if scores is None else scores.drop(columns=["run"], errors="ignore"), list(rounds)
 
     return run
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _telling_sites(tiny_site_configs, tmp_path_factory):
+    """Sites that may tell others of their intensities: settings of a site are part of what a round depends on."""
+    folder = tmp_path_factory.mktemp("telling")
+    for path in tiny_site_configs.glob("ct_*.yaml"):
+        values = yaml.safe_load(path.read_text()) | {"privacy": {"allowed_extras": ["intensity_shares"]}}
+        (folder / path.name).write_text(yaml.safe_dump(values))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDMED_SITE_CONFIGS", str(folder))
+        yield
+
+
 @pytest.fixture
-def trained(tmp_path, tiny_site_configs, monkeypatch):
+def trained(tmp_path, monkeypatch):
     """``runner`` in the folder of a test."""
     return runner(tmp_path, [], monkeypatch)
 
@@ -52,44 +67,35 @@ def share(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def _before(tmp_path_factory, tiny_site_configs):
+def _before(tmp_path_factory):
     home = tmp_path_factory.mktemp("before")
     share(home)
     with pytest.MonkeyPatch.context() as patch:
         run = runner(home, [], patch)
-        return home, run("alone", **FAST), run("shared")[1]
+        return home, run("alone", **FAST), run("shared", job={**TELLS, **UNSCORED})[1]
 
 
 @pytest.fixture
 def before(_before, tmp_path):
-    """Scores and rounds of a fast arm that trained alone, and the rounds of another one; what that one has left to
-    share lies in the folder of the test."""
+    """Scores and rounds of a fast arm that trained alone, and the rounds of another one whose labelled site tells the
+    other one something; what that one has left to share lies in the folder of the test."""
     home, alone, first = _before
     shutil.copytree(home / "shared", tmp_path / "shared")
     return alone, first
 
 
 def test_the_second_arm_trains_only_what_differs_and_has_the_same_scores(before, trained, tmp_path):
+    """What labelled sites of the first arm told others changed nothing of their rounds."""
     (alone, everything), first = before
     scores, second = trained("shared", **FAST)
     assert first == everything and ("ct_north", 0) in first
     assert second == [each for each in everything if each[1] >= 2]
     assert scores.equals(alone)
     whole = {"supervised": SMALL, "evaluate": SMALL}
-    left_out = trained("shared", control="left_out", overrides=whole)[1]
+    left_out = trained("shared", control="left_out", overrides=whole, job={**TELLS, **UNSCORED})[1]
     assert left_out and not any(round < 2 for _, round in left_out)  # fewer sites, the same start
     shutil.rmtree(tmp_path / "shared" / FOLDER)  # nothing of a finished run lies there alone
     assert trained("shared", **FAST)[1] == []
-
-
-def test_what_labelled_sites_tell_others_changes_nothing_of_their_rounds(trained, allow_extras, tmp_path):
-    allow_extras("intensity_shares")
-    whole, job = {"supervised": SMALL, "evaluate": SMALL}, {"adaptation": "intensity"}
-    alone, _ = trained("alone", control="left_out", overrides=whole, job=job)
-    share(tmp_path)
-    trained("shared", job=job)
-    scores, rounds = trained("shared", control="left_out", overrides=whole, job=job)
-    assert rounds and not any(round < 2 for _, round in rounds) and scores.equals(alone)
 
 
 @pytest.mark.slow
@@ -112,7 +118,7 @@ def test_a_damaged_round_is_trained_and_so_is_half_a_folder(before, trained, tmp
     for answer in kept.rglob("update.pt"):
         answer.unlink()
     half = {"unsupervised": {**SMALL, "unsupervised_learning_rate": 0.02}}
-    assert trained("shared", overrides=half)[1] == first
+    assert trained("shared", overrides=half, job=UNSCORED)[1] == first
 
 
 def test_a_run_that_was_stopped_goes_on_by_itself(before, trained, monkeypatch):
