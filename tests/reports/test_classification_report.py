@@ -122,6 +122,7 @@ def test_sentences_name_the_score(folder):
     assert ("validation AUROC", f"{run.result['best_score']:.3f}") in report_of(run).facts(run)
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_one_class_called_everywhere_is_told_with_its_base_rate(folder, tmp_path):
     """And an AUROC whose interval holds that of guessing; at the site where both are so."""
     copy = shutil.copytree(folder, tmp_path / "run")
@@ -185,6 +186,7 @@ def test_a_label_may_be_a_place_and_a_damaged_picture_is_named(folder, tmp_path)
         read_classified(tmp_path / "best.npz", "best")
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_gain_of_an_auroc_is_of_the_probabilities_and_of_patients(tmp_path):
     """The control calls 7, 7 and 6 of 20 cases of each class by the next one. A class with a share t of its cases above
     the threshold and a share f of the others has the AUROC (1 + t - f) / 2: t = 13/20, 13/20, 14/20 and

@@ -47,16 +47,21 @@ def named(run, name):
     records.change(run, "run", job=name)
 
 
-@pytest.fixture
-def pair(fake_run):
-    """A run and its control, where an early report finds it: ct_east gains 0.10, 0.11, ..., the others nothing."""
-    run, control = fake_run(rounds=2), fake_run(rounds=2, sites=LEFT_OUT)
+@pytest.fixture(scope="module")
+def _pair(_runs, tmp_path_factory):
+    run = shutil.copytree(_runs(rounds=2), tmp_path_factory.mktemp("pair") / "run")
+    control = shutil.copytree(_runs(rounds=2, sites=LEFT_OUT), run / "control")
     for site in LEFT_OUT:
         score(control, site, WITHOUT)
         score(run, site, WITHOUT)
     score(run, "ct_east", [value + 0.10 + n / 100 for n, value in enumerate(WITHOUT)])
-    control.rename(run / "control")
     return run
+
+
+@pytest.fixture
+def pair(_pair, tmp_path):
+    """A run and its control, where an early report finds it: ct_east gains 0.10, 0.11, ..., the others nothing."""
+    return shutil.copytree(_pair, tmp_path / "pair")
 
 
 def gain(run, site):

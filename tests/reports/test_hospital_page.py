@@ -106,9 +106,16 @@ def cells(page, head):
     return re.findall(r"<td[^>]*>(.*?)</td>", row[0])
 
 
-def test_the_numbers_of_masks_are_those_of_scipy_and_of_a_hand(tmp_path):
-    segmented(tmp_path)
-    numbers, page = gain(tmp_path)
+@pytest.fixture(scope="module")
+def masks(tmp_path_factory):
+    """Numbers and page of a hospital whose three models of masks are compared."""
+    folder = tmp_path_factory.mktemp("masks")
+    segmented(folder)
+    return gain(folder)
+
+
+def test_the_numbers_of_masks_are_those_of_scipy_and_of_a_hand(masks):
+    numbers, page = masks
     low, high = ttest_rel(TOGETHER, ALONE).confidence_interval()
     assert numbers["gain"] == pytest.approx((TOGETHER - ALONE).mean()) and numbers["gain_better"] == 9
     assert numbers["gain_low"] <= low + 1e-9 and numbers["gain_high"] >= high - 1e-9
@@ -126,9 +133,8 @@ def test_the_numbers_of_masks_are_those_of_scipy_and_of_a_hand(tmp_path):
     assert page.index("<b>scan_8</b>") < page.index("<b>scan_11</b>") < page.index("<b>scan_7</b>")
 
 
-def test_groups_of_few_cases_and_odd_attributes_are_left_out_and_names_do_not_leave(tmp_path):
-    segmented(tmp_path)
-    numbers, page = gain(tmp_path)
+def test_groups_of_few_cases_and_odd_attributes_are_left_out_and_names_do_not_leave(masks):
+    numbers, page = masks
     force = cells(page, "Force")
     assert force[1:5] == ["6", f"{ALONE[:6].mean():.3f}", f"{TOGETHER[:6].mean():.3f}", "+0.050"]
     low, high = ttest_rel(TOGETHER[:6], ALONE[:6]).confidence_interval()
