@@ -1,5 +1,6 @@
 """Tables of research/experiments, and the jobs of their arms."""
 
+from functools import cache
 from pathlib import Path
 
 from fedmed.jobs.app_configs import files
@@ -11,12 +12,15 @@ from research.runner.judgement import judge
 from research.runner.stages import Place
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "research/experiments"
+ACCEPTED = set()  # studies, as text, that a bundle has accepted: tables have runs in common
 
 
+@cache
 def table_of(name):
     return load_table(EXPERIMENTS / f"{name}.yaml")
 
 
+@cache
 def data_of(name):
     return load_data(EXPERIMENTS / "data" / f"{name}.yaml")
 
@@ -40,6 +44,14 @@ def jobs_of(table):
     return jobs
 
 
+def accepted(job):
+    """Whether the bundle accepts a job; one that another table has too is looked at once."""
+    text = job.study.model_dump_json()
+    if text not in ACCEPTED and files(job):
+        ACCEPTED.add(text)
+    return text in ACCEPTED
+
+
 def check_runs(jobs, **differ):
     """The bundle accepts every job, and no two arms are one run.
 
@@ -49,7 +61,7 @@ def check_runs(jobs, **differ):
     """
     texts = {arm: [job.study.model_dump_json() for job in stages] for arm, stages in jobs.items()}
     different = {text: job for arm, stages in jobs.items() for text, job in zip(texts[arm], stages, strict=True)}
-    assert all(files(job) for job in different.values())
+    assert all(accepted(job) for job in different.values())
     assert len({(*text, str(differ.get(arm))) for arm, text in texts.items()}) == len(jobs), "two arms would be one run"
 
 
@@ -63,6 +75,7 @@ def differences(study, whole):
     return args | settings | ({"algorithm"} if study.algorithm != whole.algorithm else set())
 
 
-def verdicts(table, evidence):
-    """Claim -> verdict."""
-    return {str(one.claim.id): str(one.verdict) for one in judge(table.claims, evidence)}
+def verdicts(table, evidence, *wanted):
+    """Claim -> verdict; of some claims, which are then judged without the others, or of all."""
+    claims = [claim for claim in table.claims if not wanted or str(claim.id) in wanted]
+    return {str(one.claim.id): str(one.verdict) for one in judge(claims, evidence)}

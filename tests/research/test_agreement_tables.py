@@ -1,5 +1,6 @@
 """The tables of the agreement plan: one setting in all, seeds of their own, and arms that differ as they say."""
 
+from functools import cache
 from itertools import product
 
 import pytest
@@ -17,6 +18,7 @@ SETTINGS = ("agree", "flips", "learned", "everywhere", "strong", "balance", "tea
 DEVELOPED_ON = {0, 1, 2}  # seeds
 
 
+@cache
 def studies(name, data):
     """Arm -> its study, with the sites of the data."""
     table, on = table_of(f"agreement_{name}"), data_of(data)

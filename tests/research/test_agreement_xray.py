@@ -1,5 +1,6 @@
 """The table of agreement on X-rays: every arm is a job, one setting is that of the job, parts differ as they say."""
 
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -17,6 +18,7 @@ TABLE = table_of("agreement_xray")
 DATA = ["cxr_agreement_demo", "cxr_agreement_real"]
 
 
+@cache
 def jobs(name):
     """(arm, turn) -> its job."""
     data, made = data_of(name), {}

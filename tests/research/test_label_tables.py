@@ -109,6 +109,7 @@ def test_a_score_without_a_video_is_that_of_the_others(made):
         assert np.allclose(without, fewer.left_out(row, "small network")[:, 0])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_site_that_keeps_its_counts_is_named_and_there_is_no_score_of_all_frames():
     arms, frame = table_rows(seeds=(0,), withheld=["CHO2"])
     for name, gone in (("tools_a1", "| FedAvg | 0."), ("tools_a2", "| FedAvg | – | – | – | – | – |")):
@@ -133,6 +134,7 @@ def test_every_table_is_written_and_its_claims_are_judged(name, made):
         assert all(one.p_holm >= one.p for claim in judged.values() for one in claim.findings if one.p is not None)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_table_of_some_arms_is_written_and_claims_of_the_others_are_not_run(made):
     arms, frame = made
     some = [arm for arm in arms if arm.row in ("FedAvg", "CENT") and arm.variant == "small network"]
