@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from monai.bundle import ConfigParser
+
 from fedmed.aggregation.rule import ExpectedSenders
 from fedmed.aggregation.sharing import FULL, NORM, SharingPolicy
 from fedmed.bundles.bundle import Bundle, server_bundle
@@ -159,9 +161,10 @@ def role_differences(bundles: Mapping[str, Bundle]) -> Iterator[str]:
         BundleError: a bundle's ``alike`` names an id that it does not have.
     """
     for first, one in list(bundles.items())[:1]:
+        parsers = {role: bundle.parser() for role, bundle in bundles.items()} if one.alike else {}
         for key in one.alike:
-            expected = _value(one, key)
-            values = {role: _value(bundle, key) for role, bundle in bundles.items()}
+            values = {role: _value(bundle, parsers[role], key) for role, bundle in bundles.items()}
+            expected = values[first]
             yield from (
                 f"'{key}' is {expected} for the role '{first}' and {value} for '{role}', and one model would see "
                 f"images of two kinds; give both the same '{key}'"
@@ -170,9 +173,8 @@ def role_differences(bundles: Mapping[str, Bundle]) -> Iterator[str]:
             )
 
 
-def _value(bundle: Bundle, key: str) -> Any:
-    """Value of an id; tuples and lists count alike."""
-    parser = bundle.parser()
+def _value(bundle: Bundle, parser: ConfigParser, key: str) -> Any:
+    """Value of an id in a bundle's configuration; tuples and lists count alike."""
     if key not in parser:
         raise BundleError(f"bundle '{bundle.name}': 'alike' in federation.yaml lists '{key}', which no file has")
     value = parser.get_parsed_content(key)
