@@ -21,7 +21,7 @@ from research.runner.parallel import in_processes
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
     try:
-        for item, _ in in_processes([0.0] + [3600.0] * 5, 3, time.sleep):
+        for item, _ in in_processes([0.0] + [3600.0] * 3, 2, time.sleep):
             print(item, flush=True)
     except KeyboardInterrupt:
         sys.exit(130)
