@@ -8,7 +8,6 @@ import csv
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
@@ -88,7 +87,7 @@ def test_tables_of_images(tmp_path, name, seeds, ties):
         "claims": image_claims(),
     }
     trained = predictions(seeds, ties)
-    frames = [image_scores(*each) for each in trained]
+    frames = [image_scores(trained)]
     frames += [round_scores(arm, seed, not ties) for arm in ("FedAvg", "FedMoCo") for seed in range(seeds)]
     compared(tmp_path, name, content, joined(frames), arms, {})
     models = list(csv.DictReader((tmp_path / "models.csv").open()))
@@ -96,18 +95,23 @@ def test_tables_of_images(tmp_path, name, seeds, ties):
     assert all(float(row["auroc_low"]) <= float(row["auroc"]) <= float(row["auroc_high"]) for row in models)
 
 
-def image_scores(arm, seed, setting, draw, probabilities):
-    task, kind, protocol, fraction, model = setting
-    (names, patients, labels), classes = truth(task, kind), CLASSES[task, kind]
-    rows = {
-        "unit": names * len(classes),
-        "metric": np.repeat([f"p_{name}" for name in classes], len(names)),
-        "value": probabilities.T.ravel(),
-        "patient": patients * len(classes),
-        "label": [classes[label] for label in labels] * len(classes),
-    }
-    keys = {"list": kind, "protocol": protocol, "fraction": fraction, "model": model, "draw": draw}
-    return score_frame(rows, arm=arm, seed=seed, site=task, task=task, **keys)
+def image_scores(models):
+    """One table of all models: to make one of each and join them takes most of a test."""
+    at = ("site", "task", "list", "protocol", "fraction", "model")
+    rows = {name: [] for name in ("arm", "seed", "draw", *at, "unit", "metric", "value", "patient", "label")}
+    for arm, seed, (task, kind, *trained), draw, probabilities in models:
+        (names, patients, labels), classes = truth(task, kind), CLASSES[task, kind]
+        common = {"arm": arm, "seed": seed, "draw": draw, **dict(zip(at, (task, task, kind, *trained), strict=True))}
+        units = {
+            "unit": names * len(classes),
+            "metric": [f"p_{name}" for name in classes for _ in names],
+            "value": probabilities.T.ravel().tolist(),
+            "patient": patients * len(classes),
+            "label": [classes[label] for label in labels] * len(classes),
+        }
+        for name, values in rows.items():
+            values += units[name] if name in units else [common[name]] * probabilities.size
+    return score_frame(rows)
 
 
 def round_scores(arm, seed, similarity):
