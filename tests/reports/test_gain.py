@@ -51,6 +51,8 @@ def named(run, name):
 def _pair(_runs, tmp_path_factory):
     run = shutil.copytree(_runs(rounds=2), tmp_path_factory.mktemp("pair") / "run")
     control = shutil.copytree(_runs(rounds=2, sites=LEFT_OUT), run / "control")
+    for place in (run, control):
+        records.change(place, "run", kind="segmentation_3d")  # else it is looked up in the bundle again and again
     for site in LEFT_OUT:
         score(control, site, WITHOUT)
         score(run, site, WITHOUT)

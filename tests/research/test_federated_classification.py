@@ -163,7 +163,7 @@ def test_every_hospital_is_once_the_one_with_labels_and_all_are_tested(data):
     assert again.labelled == "south"
 
 
-def test_a_table_from_end_to_end(data, in_this_process, capsys):
+def test_a_table_from_end_to_end(data, in_this_process, capsys, monkeypatch):
     """Two hospitals in turn, two arms of two steps."""
     table = yaml.safe_load((CHECKOUT / "research/experiments/agreement_xray.yaml").read_text())
     (data / "t.yaml").write_text(yaml.safe_dump(table, sort_keys=False))
@@ -180,4 +180,5 @@ def test_a_table_from_end_to_end(data, in_this_process, capsys):
     text = (folder / "table.md").read_text()
     assert "## labels of north: AUROC, model of the last round" in text and "| north, with labels |" in text
     assert "| gain | Agreement gains" in (folder / "claims.md").read_text()
+    monkeypatch.setattr("research.runner.share_columns.png", lambda figure: b"drawn above")
     assert main(command) == 0 and "4 runs, 0 of them shared, 4 finished before" in capsys.readouterr().out

@@ -105,7 +105,7 @@ def command(data, *more):
     return [str(data / "t.yaml"), "--data", str(data / "two.yaml"), "--out", str(data / "out"), *more]
 
 
-def test_a_table_from_end_to_end_and_again(data, in_this_process, capsys):
+def test_a_table_from_end_to_end_and_again(data, in_this_process, capsys, monkeypatch):
     main = fedmed("research", "run")
     assert main(command(data)) == 0
     assert in_this_process == ["FedMoCo, seed 0", "local at north, seed 0", "local at south, seed 0", "random, seed 0"]
@@ -123,6 +123,7 @@ def test_a_table_from_end_to_end_and_again(data, in_this_process, capsys):
     text = (folder / "table.md").read_text()
     assert "| local: south |" in text and "50 % of the labels" in text
     before = (folder / "scores.csv").read_bytes()
+    monkeypatch.setattr("research.runner.share_columns.png", lambda figure: b"drawn above")
     assert main(command(data)) == 0 and len(in_this_process) == 4
     assert (folder / "scores.csv").read_bytes() == before
     assert "4 runs, 0 of them shared, 4 finished before" in capsys.readouterr().out
