@@ -1,6 +1,9 @@
-"""An interrupted run, for the scripts that continue one."""
+"""An interrupted run, for the scripts that continue one, and a stand-in for NVFlare's simulator."""
 
+import json
+import os
 import shutil
+import sys
 
 import pytest
 
@@ -53,3 +56,33 @@ def _interrupted(tmp_path_factory, write_tiny_job, run_first_round):
 def interrupted(_interrupted, tmp_path):
     """Folder with the job ``study`` of two rounds and the workspace ``ws`` of its run, stopped after the first."""
     return shutil.copytree(_interrupted, tmp_path / "interrupted")
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A job folder of two sites, with nothing that the simulator needs of it."""
+    folder = tmp_path / "job"
+    folder.mkdir()
+    meta = {"deploy_map": {"app_server": ["server"], "app": ["site_a", "site_b"]}}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    return folder
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Write Python code that runs in place of the simulator; `w` is the workspace."""
+    real = sys.executable
+
+    def write(code: str) -> None:
+        program = tmp_path / "bin" / "nvflare"
+        program.parent.mkdir(exist_ok=True)
+        head = "import json, os, subprocess, sys, time\nfrom pathlib import Path\n"
+        head += "w = Path(sys.argv[sys.argv.index('-w') + 1])\n"
+        program.write_text(f"#!{os.path.realpath(sys.executable)}\n{head}{code}\n")
+        program.chmod(0o755)
+        python = program.parent / "python"
+        python.write_text(f'#!/bin/sh\nexec "{real}" "$@"\n')
+        python.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(python))
+
+    return write
