@@ -15,6 +15,7 @@ XRAY = {"bundle": "cxr_classification", "overrides": {"val_interval": 1}, "overl
 XRAY |= {"method": {"path": "fedmed.systems.fedmoco.method.Linear"}, "sites": {"clinic": "supervised"}}
 
 
+@pytest.mark.usefixtures("no_torchscript")
 def test_a_bundle_of_own_masks_says_that_its_names_are_the_shipped_ones(written, opened, tmp_path, capsys):
     folder = written(sites=OWN)
     made = export_bundle(folder, tmp_path / "own_segmentation")

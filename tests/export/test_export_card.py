@@ -8,7 +8,6 @@ from markdown_it import MarkdownIt
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import initial_network
-from fedmed.export.bundle import export_bundle
 from fedmed.export.card import _rule, _training, card, limits, named, protection, story
 from fedmed.export.finished_run import read_finished
 from fedmed.export.weights_origin import _protection, anonymous_sites
@@ -38,18 +37,6 @@ def test_a_reader_finds_what_she_needs(exported_bundle, federation):
 def test_a_narrow_network_is_called_by_its_own_size(overlay, size):
     network = initial_network(Bundle("cxr_classification", [overlay]).parser(device="cpu"), 0)
     assert named(network) == f"ClassifierNet around a ResNet-{size}"
-
-
-def test_the_story_of_a_partial_model(partial_run, tmp_path):
-    made = export_bundle(partial_run[0], tmp_path / "x_segmentation", model="last", site="ct_south")
-    card = (made.out / "docs" / "README.md").read_text()
-    fed = json.loads((made.out / "configs" / "metadata.json").read_text())["federation"]
-    source = fed["private_tensors_of"]
-    assert source in {"site 1", "site 2"} and f"The layers that are not shared are those of {source}." in card
-    assert f"Layers of {source} alone are in it" in card and "all but group block_6" in card
-    other = {"site 1": "site 2", "site 2": "site 1"}[source]
-    assert f"{other} had other layers when tested" in card and "the first 1 by the sites with masks" in card
-    assert "Not tested at site 3 and site 4." in card and "after round 3, the last one" in card
 
 
 def test_limits_follow_the_numbers(federation):

@@ -59,6 +59,7 @@ def test_the_report_says_of_which_rounds_it_is(averaged):
 
 
 @pytest.mark.parametrize("which", ["selected", "last"])
+@pytest.mark.usefixtures("no_torchscript")
 def test_a_bundle_has_the_model_that_is_asked_for_and_says_which(averaged, tmp_path, which):
     made = export_bundle(averaged.folder, tmp_path / "mean_segmentation", model=which)
     weights = load_tensors(made.out / "models" / "model.pt")

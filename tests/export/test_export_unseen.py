@@ -49,6 +49,7 @@ def test_shared_tensors_are_the_runs_and_private_ones_the_mean(kept, opened):
     assert complete_weights(run, store, exporter, "last", unseen="a_clinic_that_had_no_part").mean is not None
 
 
+@pytest.mark.usefixtures("no_torchscript")
 def test_the_bundle_says_who_released_and_with_which_weights_and_names_nobody(kept, tmp_path):
     out = export_bundle(kept(), tmp_path / "x_segmentation", unseen="ct_west").out
     saved = torch.load(out / "models" / "model.pt", weights_only=True)

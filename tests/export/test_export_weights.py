@@ -72,6 +72,19 @@ def test_a_sites_merge_is_what_it_was_tested_with(partial_run, opened, site):
     assert all(torch.equal(weights.tensors[name], expected[name]) for name in expected)
 
 
+@pytest.mark.usefixtures("no_torchscript")
+def test_the_card_tells_the_story_of_a_partial_model(partial_run, tmp_path):
+    made = export_bundle(partial_run[0], tmp_path / "x_segmentation", model="last", site="ct_south")
+    card = (made.out / "docs" / "README.md").read_text()
+    fed = json.loads((made.out / "configs" / "metadata.json").read_text())["federation"]
+    source = fed["private_tensors_of"]
+    assert source in {"site 1", "site 2"} and f"The layers that are not shared are those of {source}." in card
+    assert f"Layers of {source} alone are in it" in card and "all but group block_6" in card
+    other = {"site 1": "site 2", "site 2": "site 1"}[source]
+    assert f"{other} had other layers when tested" in card and "the first 1 by the sites with masks" in card
+    assert "Not tested at site 3 and site 4." in card and "after round 3, the last one" in card
+
+
 def test_a_site_may_give_its_own_run_folder(partial_run, opened, tmp_path):
     folder, tested = partial_run
     kit = shutil.copytree(folder / "ct_south" / "simulate_job", tmp_path / "kit" / "job_id")

@@ -37,8 +37,19 @@ PARTS = {"LICENSE", "configs", "covid_ct", "digests.json", "docs", "models"}
 
 
 @pytest.fixture(scope="module")
-def with_onnx(finished_run, tmp_path_factory):
-    return export_bundle(finished_run, tmp_path_factory.mktemp("onnx") / "covid_ct_segmentation", onnx=True)
+def real_image(fedmed_home):
+    """The first image of a site of the demo."""
+    return sorted((demo_site("chest_ct_tiny", "ct_west", fedmed_home) / "images").iterdir())[0]
+
+
+@pytest.fixture(scope="module")
+def verified(finished_run, real_image, tmp_path_factory):
+    """What the export of ``finished_run`` said, with ONNX and with inference on the real image before and after it.
+
+    Do not write to its bundle.
+    """
+    folder = tmp_path_factory.mktemp("verified") / "x_segmentation"
+    return export_bundle(finished_run, folder, onnx=True, verify=real_image)
 
 
 def described(folder):
@@ -68,6 +79,18 @@ def test_everything_that_makes_a_bundle_is_there(exported_bundle):
     verify_metadata(meta_file=str(exported_bundle / "configs/metadata.json"), filepath=str(SCHEMA))
 
 
+def test_one_real_case_before_and_after_the_export(verified, real_image):
+    """Through everything: what was checked stands in the metadata and on the card, without the case's name."""
+    made = verified
+    assert any("Inference on one real image" in line and "equal voxel for voxel" in line for line in made.checks)
+    federation = json.loads((made.out / "configs" / "metadata.json").read_text())["federation"]
+    card = (made.out / "docs" / "README.md").read_text()
+    assert federation["checks"] == made.checks and all(line in card for line in made.checks)
+    assert real_image.name.split("_")[0] not in card
+    assert {path.name for path in made.out.iterdir()} == PARTS
+    assert not list(made.out.rglob("__pycache__")) and not [path for path in sys.path if "x_segmentation" in path]
+
+
 @pytest.mark.parametrize("kind", ["inference", "train"])
 def test_monai_finds_every_property(exported_bundle, fedmed_home, kind, tmp_path):
     site = demo_site("chest_ct_tiny", "ct_north", fedmed_home)
@@ -95,6 +118,7 @@ def test_inference_alone_needs_neither_overlay_nor_fedmed(exported_bundle, fedme
     assert set(np.unique(result.dataobj)) == {0, 1}
 
 
+@pytest.mark.usefixtures("no_torchscript")
 def test_the_base_bundle_is_untouched_and_data_stay_out(finished_run, tmp_path, monkeypatch):
     base = shutil.copytree(SHIPPED_BUNDLES / "covid_ct_segmentation", tmp_path / "b" / "covid_ct_segmentation")
     secrets = ("data/patient.nii.gz", "eval/mask.nii.gz", "models/old.pt", ".cache/x", "covid_ct/__pycache__/x.pyc")
@@ -109,6 +133,7 @@ def test_the_base_bundle_is_untouched_and_data_stay_out(finished_run, tmp_path, 
     assert all(b"secret" not in content for _, content in contents(made.out))
 
 
+@pytest.mark.usefixtures("no_torchscript")
 def test_a_new_federation_starts_from_it(exported_bundle, write_tiny_job, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDMED_BUNDLES", str(exported_bundle.parent))
     sites = {"ct_north": "supervised", "ct_east": "unsupervised"}
@@ -130,6 +155,7 @@ def test_a_new_federation_starts_from_it(exported_bundle, write_tiny_job, tmp_pa
 # --- what it marks
 
 
+@pytest.mark.usefixtures("no_torchscript")
 def test_a_model_of_lungs_says_so_everywhere(written, tmp_path):
     said = {"name": "left lung", "label": "left lung", "unit": "l"}
     said |= {"code": {"value": "44029006", "meaning": "Left lung"}}
@@ -181,11 +207,11 @@ def test_metadata_tell_the_run(exported_bundle, finished_run):
     assert fed["sites"][0]["validation_dice"] == result["validation"]["ct_north"] == fed["validation_dice"]
 
 
-def test_nothing_names_a_site_a_case_or_a_path(finished_run, exported_bundle, with_onnx):
+def test_nothing_names_a_site_a_case_or_a_path(finished_run, exported_bundle, verified):
     cases = [path.name.split(".")[0] for path in Path(os.environ["FEDMED_HOME"]).rglob("images/*.nii.gz")]
     secrets = [*SITES, *cases, str(finished_run), str(Path.home()), str(SHIPPED_BUNDLES.parent), "site-packages"]
     assert len(cases) > 8
-    for folder in (exported_bundle, with_onnx.out):
+    for folder in (exported_bundle, verified.out):
         for name, content in contents(folder):
             named = [secret for secret in secrets if secret.encode() in content]
             assert not named, f"{name} holds {named}"
@@ -248,8 +274,8 @@ def test_torchscript_computes_the_same_and_carries_its_configs(exported_bundle):
     assert json.loads(extra["inference.json"])["pixdim"] == [16.0, 16.0, 40.0]
 
 
-def test_onnx_computes_the_same_for_any_number_of_windows(with_onnx):
-    made = with_onnx
+def test_onnx_computes_the_same_for_any_number_of_windows(verified):
+    made = verified
     content = (made.out / "models" / "model.onnx").read_bytes()
     onnx.checker.check_model(onnx.load_model(io.BytesIO(content)), full_check=True)
     session = onnxruntime.InferenceSession(content)
@@ -301,6 +327,7 @@ def test_a_version_must_be_one_and_new(finished_run, tmp_path, version):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("no_torchscript")
 def test_only_an_exported_bundle_is_replaced(finished_run, tmp_path):
     out = tmp_path / "x_segmentation"
     made = export_bundle(finished_run, out, version="1.0.0")

@@ -210,6 +210,7 @@ def test_the_unseen_hospital_is_scored_with_the_mean_of_what_the_others_released
     assert {site for site, task, _ in passed if task.name == "release"} == {"inst_nephro1", "inst_hyst"}
 
 
+@pytest.mark.usefixtures("unscored")
 def test_the_same_seed_gives_the_same_result(run, place, sites):
     again = run_job(place / "job", place / "again", {name: replace(site) for name, site in sites.items()})
     model = model_of(run)

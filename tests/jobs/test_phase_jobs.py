@@ -139,6 +139,7 @@ def test_the_ledger_tells_that_features_left_and_no_classifier(workspace, capsys
     assert f"lap_bay sent 1 update with {len(update['tensors'])} tensors" in text and ".mp4" not in text
 
 
+@pytest.mark.usefixtures("no_svg")
 def test_the_report_shows_shares_and_ribbons(workspace, tmp_path):
     html, pngs = write_report(workspace, tmp_path)
     names, text = {path.stem for path in pngs}, html.read_text()

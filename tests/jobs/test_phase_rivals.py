@@ -9,8 +9,9 @@ import yaml
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
+from fedmed.reports import plots
 from fedmed.reports.run import read_run
-from fedmed.reports.run_page import page, write_report
+from fedmed.reports.run_page import charts, write_report
 from tests.federation.run_folder import result_of, rounds_of
 from tests.shipped import CHECKOUT, shipped
 
@@ -62,11 +63,6 @@ def test_labels_at_one_hospital_and_at_all(name, others):
     assert job.short_rule["args"]["weighting"] == "samples"
 
 
-def test_a_round_with_the_labels_of_one_hospital(one_round):
-    _, line, result = one_round("phases_fullsup")
-    assert line["coefficients"] == {"lap_harbor": 1.0} and scored(result) == {*OTHERS, "lap_harbor", "lap_isle"}
-
-
 def test_a_round_with_labels_everywhere(labels_everywhere, one_round):
     server, line, result = one_round("phases_fedavg")
     frames = {site: local["n_samples"] for site, local in line["sites"].items()}
@@ -87,7 +83,7 @@ def test_pseudo_labels_at_hospitals_without_labels(name, loss):
     assert job.short_rule["args"]["weighting"] == ("uniform" if norm else "samples") and job.study.epochs == 1
 
 
-@pytest.mark.parametrize("name", PSEUDO)
+@pytest.mark.parametrize("name", ["phases_feduda", "phases_fedrgd"])
 def test_a_round_with_pseudo_labels(one_round, name):
     """From a threshold that an untrained network passes on, all send the whole model."""
     server, line, result = one_round(name, {"unsupervised": {"confidence": 0.1}})
@@ -117,6 +113,7 @@ def test_features_first_and_labels_after():
     assert different == {"name", "method", "checkpoint", "checkpoint_tensors"}, "otherwise as full supervision"
 
 
+@pytest.mark.usefixtures("no_svg")
 def test_a_round_of_features_and_one_with_labels_from_them(one_round, tmp_path, monkeypatch):
     server, line, _ = one_round("phases_fedtcc", {"unsupervised": {"batch_size": 2, "clip_size": 8}})
     assert line["coefficients"].keys() == {*OTHERS, "lap_harbor"} and not line["refused"]
@@ -149,7 +146,7 @@ def test_weights_in_two_parts():
         assert values["privacy"]["allowed_extras"] == ["noise_answer"]
 
 
-def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_path):
+def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_path, monkeypatch):
     """After the first round two hospitals get what the other one has trained, and no one else does."""
     allow_extras("noise_answer")
     server, line, result = one_round("phases_fedmatch", {"unsupervised": {"confidence": 0.1}}, rounds=2, select="last")
@@ -175,7 +172,10 @@ def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_
     for local in (line["sites"][site] for site in OTHERS):
         assert local["train_helper_divergence"] > 0 and 0 < local["train_psi_share"] <= 1
     assert server.applied.values == {}, "helpers stay until others come"
-    assert "Entries of ψ that are not 0" in page(read_run(tmp_path / "ws")), "though no tensor is of all sites"
+    run = read_run(tmp_path / "ws")
+    drawn = plots.svg(charts(run)["curves"].draw(run), "curves")
+    assert "Entries of ψ that are not 0" in drawn, "though no tensor is of all sites"
+    monkeypatch.setattr("fedmed.export.bundle.write_torchscript", lambda *_: "left out")
     exported = export_bundle(tmp_path / "ws", tmp_path / "surgical_phase_classification")
     weights = torch.load(exported.out / "models/model.pt", weights_only=True)
     first = server.tensors["sigma.classifier.weight"] + server.tensors["psi.classifier.weight"]
@@ -184,7 +184,7 @@ def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_
 
 
 def test_without_leave_nothing_of_one_hospital_reaches_another(one_round, answers, caplog):
-    server, line, _ = one_round("phases_fedmatch", rounds=2)
+    server, line, _ = one_round("phases_fedmatch", rounds=2, select="last", evaluate=False)
     assert server.applied.values == {} and not any(task.extras for task, _ in answers)
     assert "lap_bay, lap_cliff': does not send 'noise_answer'" in caplog.text and not line["refused"]
 

@@ -25,6 +25,7 @@ BUNDLE, BEST = "surgical_phase_classification", "best_FL_global_model.pt"
 SIZE = {"image_size": [24, 32]}
 SMALL = {"supervised": {**SIZE, "learning_rate": 1e-3}, "evaluate": SIZE}
 EPOCHS = 2
+LABELLED = dict.fromkeys(("lap_harbor", "lap_bay", "lap_cliff"), "supervised")
 
 
 @pytest.fixture(scope="module")
@@ -118,68 +119,65 @@ def test_every_site_is_scored_video_by_video(run):
         assert len(table.read_text().splitlines()) == 1 + result["n_frames"]
 
 
-@pytest.fixture
-def encoder_passes(monkeypatch):
-    """Frames of each pass of an encoder."""
+@pytest.fixture(scope="module")
+def labelled(sites, tmp_path_factory):
+    """Three hospitals all of whose videos are labelled, with caches of their own."""
+    caches = tmp_path_factory.mktemp("caches")
+    full = {name: sites[name].data_root / "datalist_labelled.json" for name in LABELLED}
+    return {n: replace(sites[n], datalist=full[n], cache_dir=caches / n) for n in LABELLED}
+
+
+@pytest.fixture(scope="module")
+def shared(labelled, frame_model, tmp_path_factory):
+    """Folder with a ``job`` of the three and its run in ``whole``; its server; frames of each pass of an encoder."""
     from surgical_phase.encoders import FrameEncoder
 
-    result, original = [], FrameEncoder.forward
+    folder, passes, original = tmp_path_factory.mktemp("shared"), [], FrameEncoder.forward
 
     def forward(self, x):
-        result.append(len(x))
+        passes.append(len(x))
         return original(self, x)
 
-    monkeypatch.setattr(FrameEncoder, "forward", forward)
-    return result
+    job = small(folder, sites=LABELLED, overrides={"supervised": SMALL["supervised"]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDMED_MODELS", str(frame_model))
+        patch.setattr(FrameEncoder, "forward", forward)
+        server = run_job(job, folder / "whole", labelled)
+    return folder, server, passes
 
 
-@pytest.fixture
-def labelled(sites, tmp_path):
-    """Three hospitals all of whose videos are labelled, with caches of this test."""
-    names = ("lap_harbor", "lap_bay", "lap_cliff")
-    full = {name: sites[name].data_root / "datalist_labelled.json" for name in names}
-    return {n: replace(sites[n], datalist=full[n], cache_dir=tmp_path / "caches" / n) for n in names}
-
-
-def test_hospitals_with_labels_share_their_stages(labelled, frame_model, tmp_path, monkeypatch, encoder_passes):
+def test_hospitals_with_labels_share_their_stages(labelled, shared):
     """Every video's features are computed once in the whole run; each hospital counts by its frames."""
-    monkeypatch.setenv("FEDMED_MODELS", str(frame_model))
-    roles = dict.fromkeys(labelled, "supervised")
-    server = run_job(
-        small(tmp_path, sites=roles, overrides={"supervised": SMALL["supervised"]}), tmp_path / "ws", labelled
-    )
-    assert [line["accepted"] for line in rounds_of(tmp_path / "ws")] == [sorted(labelled)] * 2
+    folder, server, passes = shared
+    assert [line["accepted"] for line in rounds_of(folder / "whole")] == [sorted(labelled)] * 2
     made = [path for site in labelled.values() for path in site.cache_dir.rglob("*.features")]
     videos = [path for site in labelled.values() for path in site.cache_dir.rglob("*.frames")]
     assert len(made) == len(videos) == 3 * len(labelled)
     frames = sum(json.loads(path.with_suffix(".json").read_text())["frames"] for path in videos)
-    assert sum(encoder_passes) == frames, "each frame once"
+    assert sum(passes) == frames, "each frame once"
     assert all(not torch.equal(server.tensors[n], server.store.initial[n]) for n in ("stages.0.first.weight",))
 
 
-def test_a_killed_run_that_is_resumed_ends_where_another_does(labelled, frame_model, tmp_path, monkeypatch):
+def test_a_killed_run_that_is_resumed_ends_where_another_does(labelled, shared, frame_model, monkeypatch):
     monkeypatch.setenv("FEDMED_MODELS", str(frame_model))
-    two = {site: labelled[site] for site in ("lap_harbor", "lap_bay")}
-    spec = {"sites": dict.fromkeys(two, "supervised"), "rounds": 3, "overrides": {"supervised": SMALL["supervised"]}}
-    job = small(tmp_path, **spec)
-    run_job(job, tmp_path / "whole", two)
+    folder = shared[0]
     original, calls = Client.train, []
 
     def killed(self, task):
         calls.append(task.round)
-        if len(calls) == 4:  # the second site in the second round
+        if len(calls) == 5:  # the second site in the second round
             raise KeyboardInterrupt
         return original(self, task)
 
     monkeypatch.setattr(Client, "train", killed)
     with pytest.raises(KeyboardInterrupt):
-        run_job(job, tmp_path / "cut", two)
-    run_job(job, tmp_path / "cut", two, resume=True)
-    assert calls == [0, 0, 1, 1, 1, 1, 2, 2]
+        run_job(folder / "job", folder / "cut", labelled)
+    run_job(folder / "job", folder / "cut", labelled, resume=True)
+    assert calls == [0, 0, 0, 1, 1, 1, 1, 1]
     for name in ("FL_global_model.pt", BEST):
-        whole, cut = (model_of(tmp_path / ws, name) for ws in ("whole", "cut"))
+        whole, cut = (model_of(folder / ws, name) for ws in ("whole", "cut"))
         assert all(torch.equal(whole[key], cut[key]) for key in whole)
-    results = [result_of(tmp_path / ws) for ws in ("whole", "cut")]
+    results = [result_of(folder / ws) for ws in ("whole", "cut")]
     assert results[0]["test"] == results[1]["test"] and results[0]["best_round"] == results[1]["best_round"]
 
 

@@ -51,7 +51,7 @@ def test_the_published_job():
     assert study.encoder == "alexnet-owt-7be5be79.pth" and not study.overrides
 
 
-@pytest.mark.parametrize("name", ["tools_fedavg_classic", "tools_fedavg_uniform", "tools_paper"])
+@pytest.mark.parametrize("name", ["tools_fedavg_classic", "tools_paper"])
 def test_a_round_of_the_other_jobs(name, sites, tmp_path, monkeypatch, fedmed_home):
     """With two hospitals and small frames; AlexNet with fewer features, from a file that has such ones."""
     job = read_job(shipped(name))
@@ -65,7 +65,8 @@ def test_a_round_of_the_other_jobs(name, sites, tmp_path, monkeypatch, fedmed_ho
         torch.save(network.state_dict(), fedmed_home / "models" / "narrow.pth")
         job = job.changed({"encoder": "narrow.pth"})
     two = dict.fromkeys(("lap_hei1", "lap_hei2"), "supervised")
-    small = job.changed({"sites": two, "rounds": 1, "overrides": {"supervised": values}})
+    short = {"rounds": 1, "steps": 2, "epochs": None}
+    small = job.changed({"sites": two, **short, "overrides": {"supervised": values}})
     server = run_job(write_job(small, tmp_path / "job"), tmp_path / "ws", {site: sites[site] for site in two})
     (line,) = rounds_of(tmp_path / "ws")
     assert sorted(line["accepted"]) == list(two)
@@ -131,6 +132,7 @@ def test_the_ledger_tells_what_left_and_names_no_video(workspace, sites, tmp_pat
         assert "would send 60 updates" in text and "they tell how often each was there" in text
 
 
+@pytest.mark.usefixtures("no_png")
 def test_the_report_shows_tools_by_site_and_videos_along_time(workspace, tmp_path):
     html, pngs = write_report(workspace, tmp_path)
     names = {path.stem for path in pngs}
@@ -142,6 +144,7 @@ def test_the_report_shows_tools_by_site_and_videos_along_time(workspace, tmp_pat
     assert labels[0] == "grasper" and total(counts, labels).tp[0] == sum(site["tp_grasper"] for site in sent.values())
 
 
+@pytest.mark.usefixtures("no_svg")
 def test_the_report_of_the_server_alone_has_counts_and_no_videos(workspace, tmp_path):
     shutil.copytree(workspace / "server", tmp_path / "run" / "server")
     html, pngs = write_report(tmp_path / "run")

@@ -1,20 +1,20 @@
 """fedmed site check on a demo site with a tiny job, and its exit codes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
+from fedmed.commands import command_line
 from fedmed_demo import demo_site
 from tests.commands import fedmed
+from tests.scripts.while_it_runs import not_heeded, while_it_runs
 
-# The tests themselves may run under nohup, which the script would respect. Set after exec, not by preexec_fn: that
-# forks a process in which earlier tests have left gRPC's threads, and its fork handlers may end the child.
-HEAR = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+PREPARED = ".fedmed-check-*/cache/*/*.pt"  # cases, below a site's cache
 
 
 @pytest.fixture(scope="module")
@@ -84,30 +84,29 @@ def test_workers_load_no_torch():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_prepared_cases_do_not_outlive_a_broken_connection(tiny_job, fedmed_home, options, tmp_path):
-    cache = tmp_path / "cache"
+def test_prepared_cases_do_not_outlive_a_broken_connection(
+    script, tiny_job, fedmed_home, options, tmp_path, monkeypatch, capsys
+):
+    cache, children = tmp_path / "cache", []
     cache.mkdir()
     root = demo_site("chest_ct_tiny", "ct_north", fedmed_home)
     site = tmp_path / "ct_north.yaml"
     site.write_text(f"data_root: {root}\ndevice: cpu\ncache_dir: {cache}\n")
-    line = [sys.executable, "-c", HEAR, sys.executable, "-m", "fedmed", "site", "check", str(site), *options]
-    line += ["--job", str(tiny_job()), "--steps", "100000", "--skip", "disk,device"]
-    running = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
+    line = [str(site), *options, "--job", str(tiny_job()), "--steps", "100000", "--skip", "disk,device"]
+    monkeypatch.setattr(command_line, "end_workers", lambda: None)  # of other tests of this process
+
+    def hang_up():
+        children.extend(set(psutil.Process().children()) - before)
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    hangup = signal.signal(signal.SIGHUP, not_heeded)  # the tests themselves may run under nohup
+    before = set(psutil.Process().children())
     try:
-        wait_for(lambda: running.poll() is not None or list(cache.glob(".fedmed-check-*/cache/*/*.pt")))
-        child = psutil.Process(running.pid).children()
-        running.send_signal(signal.SIGHUP)
-        assert "interrupted" in running.communicate(timeout=600)[1] and running.returncode == 130
+        assert while_it_runs(lambda: script(line), lambda: [*cache.glob(PREPARED)], hang_up) == 130
     finally:
-        running.kill()
-    assert not list(cache.glob(".fedmed-check-*")) and not psutil.wait_procs(child, timeout=600)[1]
-
-
-def wait_for(condition, seconds=600):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+        signal.signal(signal.SIGHUP, hangup)
+    assert "interrupted" in capsys.readouterr().err
+    assert children and not list(cache.glob(".fedmed-check-*")) and not psutil.wait_procs(children, timeout=600)[1]
 
 
 def test_nothing_is_written_to_the_current_folder(script, tiny_site_configs, fedmed_home, tmp_path, monkeypatch):

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import psutil
@@ -12,6 +11,7 @@ import pytest
 
 from fedmed.commands import command_line
 from tests.commands import fedmed
+from tests.scripts.while_it_runs import not_heeded, while_it_runs
 
 # A site in a session of its own, as NVFlare starts each: the signal to the simulator's group would leave it running.
 AT_WORK = (
@@ -58,16 +58,13 @@ def simulated(script, job, stand_in, tmp_path, monkeypatch):
 
     def simulated(act):
         stand_in(AT_WORK)
-        sites = []
+        line, sites = [str(job), "--workspace", str(tmp_path / "ws")], []
 
-        def wait_and_act():
+        def note_and_act():
             sites.append(site_of(tmp_path))
             act()
 
-        thread = threading.Thread(target=wait_and_act)
-        thread.start()
-        code = script([str(job), "--workspace", str(tmp_path / "ws")])
-        thread.join()
+        code = while_it_runs(lambda: script(line), (tmp_path / "pid").exists, note_and_act)
         return code, *sites
 
     return simulated
@@ -76,7 +73,7 @@ def simulated(script, job, stand_in, tmp_path, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stop_ends_every_process_and_says_where_things_are(simulated, tmp_path, capsys, number):
     # A shell starts jobs in the background with SIGINT ignored, nohup with SIGHUP; a terminal does not.
-    before = signal.signal(number, signal.default_int_handler)
+    before = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else not_heeded)
     try:
         code, site = simulated(lambda: os.kill(os.getpid(), number))
     finally:

@@ -78,10 +78,10 @@ def test_called_masks_are_filled_and_true_ones_outlined(script, site, tmp_path):
         with Image.open(path) as mask:
             Image.fromarray(np.full(np.array(mask).shape, 2, np.uint8)).save(tmp_path / "called" / path.name)
     files = [str(root / entry["video"]), *FRAMES]
-    for name, more in (("true", []), ("both", ["--called", str(tmp_path / "called")])):
-        out, film = tmp_path / f"{name}.png", tmp_path / f"{name}.mp4"
-        line = [*files, "--masks", str(root / entry["masks"]), *more, "--out", str(out)]
-        assert script([*line, "--video", str(film), "--rate", "1"]) == 0
+    film = ["--video", str(tmp_path / "both.mp4"), "--rate", "1"]
+    for name, more in (("true", []), ("both", ["--called", str(tmp_path / "called"), *film])):
+        line = [*files, "--masks", str(root / entry["masks"]), *more, "--out", str(tmp_path / f"{name}.png")]
+        assert script(line) == 0
     yellow = np.array(ImageColor.getrgb(MARKS[1]), int)
     true, both = (np.asarray(Image.open(tmp_path / f"{name}.png").convert("RGB"), int) for name in ("true", "both"))
     nearer = np.abs(both - yellow).sum(-1) < np.abs(true - yellow).sum(-1) - 30
