@@ -14,7 +14,9 @@ from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 
-AHNET = {"window_size": [128, 128, 32], "patch_size": [128, 128, 32]}
+# A small network with BatchNorm.
+PHASES = {"bundle": "surgical_phase_classification", "method": {"path": "fedmed.systems.fixmatch.method.FedFixMatch"}}
+PHASES |= {"overrides": {"image_size": [24, 32]}}
 DECODER = ("conv_final.", "up_samples.", "up_layers.")
 
 
@@ -168,8 +170,8 @@ def test_a_resumed_run_is_complete_with_what_was_made_before_the_interruption(
 
 
 def test_private_batch_norm_statistics_make_a_model_incomplete_too(written, opened):
-    run, store, exporter = opened(written((), AHNET, buffers="local"))
-    with pytest.raises(ExportError, match="looks complete and is not: .*bn0.running_mean"):
+    run, store, exporter = opened(written(**PHASES, buffers="local"))
+    with pytest.raises(ExportError, match="looks complete and is not: .*bn1.running_mean"):
         complete_weights(run, store, exporter, "selected")
     statistics = {n: t + 1 for n, t in store.initial.items() if "running_" in n or "num_batches" in n}
     for site in ("ct_north", "ct_east"):  # a site without labels has statistics of its own images
@@ -187,9 +189,10 @@ def test_whole_numbers_survive_a_journey_as_floats(written, opened):
     def change(tensors):
         return {n: v.double() + (0 if v.is_floating_point() else 3) for n, v in tensors.items()}
 
-    run, store, exporter = opened(written((), AHNET, change=change))
+    run, store, exporter = opened(written(**PHASES, change=change))
     tensors = complete_weights(run, store, exporter, "selected").tensors
-    assert tensors["bn0.num_batches_tracked"].dtype == torch.int64 and tensors["bn0.num_batches_tracked"] == 3
+    counter = tensors["features.bn1.num_batches_tracked"]
+    assert counter.dtype == torch.int64 and counter == 3
     assert all(tensors[n].dtype == t.dtype and tensors[n].shape == t.shape for n, t in store.initial.items())
 
 
