@@ -346,6 +346,7 @@ def full_disk(*_):
 
 
 @pytest.mark.parametrize("step", ["copy_parts", "write_configs", "write_torchscript", "_write_card"])
+@pytest.mark.usefixtures("no_torchscript")
 def test_a_full_disk_leaves_the_old_bundle_and_nothing_new(finished_run, exported_bundle, tmp_path, monkeypatch, step):
     out = shutil.copytree(exported_bundle, tmp_path / "x_segmentation")
     before = dict(contents(out))
