@@ -271,3 +271,23 @@ def test_seeded_noise_of_extras_is_not_that_of_the_update(limits):
     first, again = (gate.apply(update(dict(zeros), extras={"mu": torch.zeros(50)})) for _ in range(2))
     assert torch.equal(first.extras["mu"], again.extras["mu"])
     assert not torch.allclose(first.extras["mu"], first.tensors["w"])
+
+
+FINGERPRINT = {"images": "picture", "device": "cpu", "memory": 8, "counts": {"training": 10}}
+
+
+def test_a_fingerprint_leaves_only_where_it_is_listed_and_takes_nothing_with_it(limits):
+    gate = limits(allowed_extras=["fingerprint", "other"])
+    passed = gate.fingerprint(Extras("site_a", 0, {"fingerprint": FINGERPRINT, "other": 1.0}))
+    assert passed.values == {"fingerprint": FINGERPRINT}
+    (line,) = ledger(gate)
+    assert (line["answer"], line["sha256"]) == ("fingerprint", payload_digest({"extras": passed.values}))
+    assert limits().fingerprint(Extras("site_a", 0, {"fingerprint": FINGERPRINT})).values == {}
+    assert gate.fingerprint(Extras("site_a", 0, {})).values == {}, "a site without one answers all the same"
+
+
+def test_what_is_no_fingerprint_does_not_leave_as_one(limits):
+    gate = limits(allowed_extras=["fingerprint"])
+    with pytest.raises(PrivacyError, match="the fingerprint does not leave"):
+        gate.fingerprint(Extras("site_a", 0, {"fingerprint": {**FINGERPRINT, "patient": "Smith"}}))
+    assert not gate.ledger.path.exists(), "and none of it stands in the ledger"
