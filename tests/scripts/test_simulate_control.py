@@ -61,7 +61,8 @@ def test_a_job_for_sites_without_custom_code_can_be_tried(script, runs, stand_in
     assert not list(job.glob("*/custom"))
 
 
-def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, tmp_path, capsys):
+def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("fedmed.reports.alone.on_screen", lambda run: ["each hospital, alone and together"])
     code = "print(sys.argv)\nprint('rounds:', os.environ['FEDMED_SHARED_ROUNDS'])"
     stand_in(COPY.format(runs=str(runs), name=SAME) + code)
     assert script(line(runs, tmp_path / "ws", "--threads", "2")) == 0
@@ -72,6 +73,9 @@ def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, t
     last = printed[printed.rindex("control: round") :]
     assert "ct_east, which has no labels: Dice" in " ".join(last.split()) and "Dice on each site's test" not in last
     assert printed.count("report: ") == 1, "the page is written once, with what joining brought"
+    assert printed.count("each hospital, alone and together") == last.count("each hospital") == 1, (
+        "the end of the story"
+    )
     assert "ct_east, which has no labels" in (tmp_path / "ws/report/report.html").read_text()
     assert (tmp_path / "ws/control/report/report.html").is_file()
     assert "simulator" in (tmp_path / "ws/control.log").read_text()

@@ -141,7 +141,7 @@ def report(workspace: Path, show: bool = True, table: bool = True, page: bool = 
         workspace: of the run.
         show: whether anything is printed.
         table: whether the table of the sites' scores is, beside what joining has brought.
-        page: whether it is written, which takes seconds; otherwise it comes later.
+        page: whether it is written, which takes seconds; otherwise it comes later, and with it what hospitals gain.
     """
     from fedmed.reports import alone
     from fedmed.reports.control_run import read_with_controls
@@ -151,7 +151,8 @@ def report(workspace: Path, show: bool = True, table: bool = True, page: bool = 
 
     try:
         run, console = read_with_controls(workspace), Console(quiet=not show)
-        console.print(*([report_of(run).table(run)] if table else []), *alone.on_screen(run), *on_screen(run))
+        gained = [*alone.on_screen(run), *on_screen(run)] if page else []
+        console.print(*([report_of(run).table(run)] if table else []), *gained)
         written = write_report(workspace).html if page else None
     except FedMedError as error:
         print(f"error: the job is done, but cannot be reported: {error}", file=sys.stderr)
