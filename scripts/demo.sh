@@ -11,5 +11,5 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
     exit 0
 fi
 scripts/setup.sh
-echo "demo: federated semi-supervised segmentation of lung lesions on generated CT volumes, each hospital with labels also alone; with and without a hospital that has none, and with that one adapting alone; about 10 minutes on 2 slow cores"
+echo "demo: federated semi-supervised segmentation of lung lesions on generated CT volumes, each hospital with labels also alone; with and without a hospital that has none, and with that one adapting alone; about 9 minutes on 2 slow cores"
 exec .venv/bin/python -m fedmed demo "$@"

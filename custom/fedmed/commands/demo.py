@@ -19,7 +19,7 @@ def demo(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted demo in the workspace.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only the result, or the error.")] = False,
 ) -> None:
-    """Train the demo federation, and show what each hospital gains: about 10 minutes on 2 slow cores.
+    """Train the demo federation, and show what each hospital gains: about 9 minutes on 2 slow cores.
 
     Four synthetic hospitals of chest CTs are made on first use, of which one has no labels. The job covid_agreement
     runs in NVFlare's simulator, where hospitals with labels also train alone, then without that hospital, and with it
