@@ -106,7 +106,7 @@ def written(entries: Sequence[Entry], fault: Fault, folder: Path) -> Iterator[di
         yield made
 
 
-def told(entries: Sequence[Entry], fault: Fault, bundle: Bundle) -> dict[str, Any]:
+def fingerprint_of(entries: Sequence[Entry], fault: Fault, bundle: Bundle) -> dict[str, Any]:
     """Fingerprint of a site with a fault."""
     labelled = "label" in entries[0]
     with tempfile.TemporaryDirectory() as scratch:
@@ -121,19 +121,19 @@ def told(entries: Sequence[Entry], fault: Fault, bundle: Bundle) -> dict[str, An
 
 def judged(sites: Mapping[str, list[Entry]], faults: Mapping[str, Fault], bundle: Bundle) -> None:
     """Print at which sites each fault is found, and what is said without any."""
-    whole = {name: told(entries, Fault(), bundle) for name, entries in sites.items()}
+    whole = {name: fingerprint_of(entries, Fault(), bundle) for name, entries in sites.items()}
     before = compare(whole, expected(bundle))
     print(f"without a fault: {len(before)} findings at {len(sites)} sites")
     for site, text in before:
         print(f"    {site}: {text}")
     for fault, made in faults.items():
-        found, beside = [], 0
+        detected, elsewhere = [], 0
         for name, entries in sites.items():
-            after = compare({**whole, name: told(entries, made, bundle)}, expected(bundle))
+            after = compare({**whole, name: fingerprint_of(entries, made, bundle)}, expected(bundle))
             new = [site for site, text in after if (site, text) not in before]
-            found += [name] if name in new else []
-            beside += len({site for site in new if site != name and site not in dict(before)})
-        print(f"{fault}: found at {len(found)} of {len(sites)} sites; named in its place: {beside}")
+            detected += [name] if name in new else []
+            elsewhere += len({site for site in new if site != name and site not in dict(before)})
+        print(f"{fault}: found at {len(detected)} of {len(sites)} sites; named in its place: {elsewhere}")
 
 
 def main() -> None:

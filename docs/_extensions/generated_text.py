@@ -21,7 +21,7 @@ def setup(app: Any) -> dict[str, bool]:
 
 
 def _fill(app: Any, page: str, source: list[str]) -> None:
-    source[0] = COMMENT.sub(lambda found: _text(found[1], found[2]), source[0])
+    source[0] = COMMENT.sub(lambda match: _text(match[1], match[2]), source[0])
 
 
 def _text(what: str, name: str) -> str:

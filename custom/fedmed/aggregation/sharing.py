@@ -193,11 +193,11 @@ def tensor_bytes(tensors: Mapping[str, Tensor], names: Iterable[str] | None = No
 
 
 def _hit(patterns: Sequence[str], name: str) -> bool:
-    return any(_found(pattern, name) for pattern in patterns)
+    return any(_matches(pattern, name) for pattern in patterns)
 
 
 @lru_cache(maxsize=1 << 16)  # the same names, each time that a model is opened
-def _found(pattern: str, name: str) -> bool:
+def _matches(pattern: str, name: str) -> bool:
     return re.search(pattern, name) is not None
 
 

@@ -45,14 +45,14 @@ class NetworkMemory:
         return self._known[patch]
 
     @cached_property
-    def _own(self) -> set[int]:
+    def _weights(self) -> set[int]:
         return {tensor.untyped_storage()._cdata for tensor in self.network.state_dict(keep_vars=True).values()}
 
     def _run(self, patch: tuple[int, ...]) -> int | None:
         seen: dict[int, Tensor] = {}  # tensors are held, so that no other takes their storage's place
 
         def pack(tensor: Tensor) -> Tensor:
-            if (place := tensor.untyped_storage()._cdata) not in self._own:
+            if (place := tensor.untyped_storage()._cdata) not in self._weights:
                 seen.setdefault(place, tensor)
             return tensor
 

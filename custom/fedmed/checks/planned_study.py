@@ -65,11 +65,11 @@ def _of_run(folder: Path, allowed: Collection[str]) -> tuple[Job, dict[str, Any]
     records = server_folder(folder.absolute())
     if not (records / FINGERPRINT).is_file():
         raise JobError(f"the run at {folder} has no fingerprint of its sites; {HOW}, one round is enough")
-    facts, told = read_record(records / "run.json"), read_record(records / FINGERPRINT)
+    facts, fingerprints = read_record(records / "run.json"), read_record(records / FINGERPRINT)
     try:
         job = Job.of(facts["config"]["study"], allowed)
-        sites = {site: values for site, values in told["sites"].items() if not fault(values)}
-        return job, sites, dict(told["missing"])
+        sites = {site: values for site, values in fingerprints["sites"].items() if not fault(values)}
+        return job, sites, dict(fingerprints["missing"])
     except (KeyError, TypeError, AttributeError) as error:
         raise JobError(f"the record of the run at {folder} is damaged ({error!r}); run its study again") from error
 

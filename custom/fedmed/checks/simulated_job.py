@@ -22,8 +22,8 @@ def job_sites(job: Path) -> list[str]:
         if (study := job.parent.with_name("studies") / f"{job.name}.yaml").is_file():
             raise JobError(f"{job.name} is a study now; run it by: fedmed simulate {shown(study)}")
         if job.suffix in (".yaml", ".yml"):
-            beside = [path.name for path in job.parent.glob(f"*{job.suffix}")]
-            meant = "".join(f"; did you mean {near}?" for near in get_close_matches(job.name, beside, 1))
+            neighbours = [path.name for path in job.parent.glob(f"*{job.suffix}")]
+            meant = "".join(f"; did you mean {near}?" for near in get_close_matches(job.name, neighbours, 1))
             raise JobError(f"no study at {job}: the file does not exist{meant or '; correct the path'}")
         raise JobError(f"no job at {job}: the folder does not exist; give a folder of jobs/, such as jobs/covid_fssl")
     if not path.is_file():

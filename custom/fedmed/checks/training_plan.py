@@ -68,55 +68,58 @@ def make_plan(sites: Mapping[str, Values], bundle: Bundle, memory: float | None 
         raise JobError(
             "no site that trains has told a fingerprint; each lists it: privacy: {allowed_extras: [fingerprint]}"
         )
-    budget, whose = _budget(sites, memory)
+    budget, memory_name = _budget(sites, memory)
     network = NetworkMemory(bundle)
     if any("spacing" in values for values in sites.values()):
-        return _of_volumes(sites, bundle, network.needed, budget, whose)
+        return _of_volumes(sites, bundle, network.needed, budget, memory_name)
     if any(values["images"] == "picture" and "size" in values for values in sites.values()):
-        return _of_pictures(sites, bundle, network.needed, budget, whose)
+        return _of_pictures(sites, bundle, network.needed, budget, memory_name)
     raise JobError(
         "the sites have told neither spacings nor sizes of pictures, of which a plan is made: sites tell them of "
         "'privacy.min_cases' images or more, and of videos 'fedmed site check' measures the batch"
     )
 
 
-def _of_volumes(sites: Mapping[str, Values], bundle: Bundle, needed: Needed, budget: float, whose: str) -> Plan:
+def _of_volumes(sites: Mapping[str, Values], bundle: Bundle, needed: Needed, budget: float, memory_name: str) -> Plan:
     plan = Plan()
     spacing, reason = target_spacing(sites)
     plan.add(bundle, "pixdim", spacing, reason)
     if "pixdim" not in plan.settings:  # then it is the bundle's own that images are resampled to
-        own = bundle.parser().get("pixdim")
-        spacing = [float(mm) for mm in own] if isinstance(own, list) and len(own) == len(AXES) else spacing
+        preset = bundle.parser().get("pixdim")
+        spacing = [float(mm) for mm in preset] if isinstance(preset, list) and len(preset) == len(AXES) else spacing
     extent = [pooled(sites, "extent", axis, 0.5) for axis in AXES]
     shape = [max(1, round(mm / voxel)) for mm, voxel in zip(extent, spacing, strict=True)]
     patch, cut = patch_size(shape, spacing, needed, budget)
     shown = f"the median image has {times(shape)} voxels at that spacing"
     whole = f"{times(patch)} is the next size that the network takes"
-    why = f"{shown}; {f'cut until {LEAST_BATCH} of them fit into {whose}' if cut else whole}"
+    why = f"{shown}; {f'cut until {LEAST_BATCH} of them fit into {memory_name}' if cut else whole}"
     plan.add(bundle, "patch_size", patch, why)
     plan.add(bundle, "window_size", patch, "as patch_size, on which the network is trained")
     images = min(_images(values) for values in sites.values())
     batch, limit = batch_size(patch, images * math.prod(shape), needed, budget)
-    why = f"what fits into {whose}" if limit == "memory" else f"no more than {PART:.0%} of the smallest site's voxels"
+    fits, part = f"what fits into {memory_name}", f"no more than {PART:.0%} of the smallest site's voxels"
+    why = fits if limit == "memory" else part
     bytes_needed = size(needed(patch, batch))
     plan.add(bundle, "batch_size", batch, f"{why}, and {LEAST_BATCH} or more; a step takes about {bytes_needed}")
     return plan
 
 
-def _of_pictures(sites: Mapping[str, Values], bundle: Bundle, needed: Needed, budget: float, whose: str) -> Plan:
+def _of_pictures(sites: Mapping[str, Values], bundle: Bundle, needed: Needed, budget: float, memory_name: str) -> Plan:
     plan, parser = Plan(), bundle.parser()
     sides = int(min(pooled(sites, "size", axis, 0.5) for axis in ("rows", "columns")))
-    own, batch = parser.get("image_size"), parser.get("batch_size")
-    side = min(own if isinstance(own, int) else 256, max(PIXELS, sides // PIXELS * PIXELS))
+    preset, batch = parser.get("image_size"), parser.get("batch_size")
+    side = min(preset if isinstance(preset, int) else 256, max(PIXELS, sides // PIXELS * PIXELS))
     plan.add(bundle, "image_size", side, f"the bundle's own, but no larger than the median image ({sides} pixels)")
-    side = plan.settings.get("image_size", own if isinstance(own, int) else side)
+    side = plan.settings.get("image_size", preset if isinstance(preset, int) else side)
     wanted = fits = batch if isinstance(batch, int) else 32
     while fits > 1 and needed((side, side), fits) > budget:
         fits //= 2
     if needed((side, side), fits) > budget:
-        raise _too_small((side, side), needed, whose)
+        raise _too_small((side, side), needed, memory_name)
     why = "the bundle's own" if fits == wanted else f"halved from {wanted} until it fits"
-    plan.add(bundle, "batch_size", fits, f"{why}; a step takes about {size(needed((side, side), fits))} of {whose}")
+    plan.add(
+        bundle, "batch_size", fits, f"{why}; a step takes about {size(needed((side, side), fits))} of {memory_name}"
+    )
     return plan
 
 
@@ -130,8 +133,8 @@ def target_spacing(sites: Mapping[str, Values]) -> tuple[list[float], str]:
     shape = [pooled(sites, "size", axis, 0.5) for axis in AXES]
     worst = spacing.index(max(spacing))
     others = [place for place in range(len(AXES)) if place != worst]
-    told = "; ".join(f"{site} {times(_medians(values))}" for site, values in sites.items() if "spacing" in values)
-    reason = f"the median of all images (mm: {told})"
+    medians = "; ".join(f"{site} {times(_medians(values))}" for site, values in sites.items() if "spacing" in values)
+    reason = f"the median of all images (mm: {medians})"
     coarse = spacing[worst] > ANISOTROPIC * max(spacing[place] for place in others)
     if coarse and shape[worst] * ANISOTROPIC < min(shape[place] for place in others):
         finest = pooled(sites, "spacing", AXES[worst], FINEST)
@@ -241,8 +244,8 @@ def _budget(sites: Mapping[str, Values], memory: float | None) -> tuple[float, s
     return usable[least] * 2**30, f"{share:.0%} of the {of['memory']:g} GiB of {least}'s {what}"
 
 
-def _too_small(patch: Sequence[int], needed: Needed, whose: str) -> JobError:
-    text = f"one image of {times(patch)} takes about {size(needed(patch, 1))}, more than {whose}"
+def _too_small(patch: Sequence[int], needed: Needed, memory_name: str) -> JobError:
+    text = f"one image of {times(patch)} takes about {size(needed(patch, 1))}, more than {memory_name}"
     return JobError(f"{text}; use a smaller network or a larger device, or give --memory")
 
 

@@ -117,11 +117,11 @@ def approve(
 
     logging.getLogger("fedmed").setLevel(logging.ERROR)
     settings = load_file(site, name)
-    told = forecast(job, settings)
-    show(disclosure_preview(told), Console())
-    new = [extra for extra in dict.fromkeys(told.wanted) if extra not in settings.privacy.allowed_extras]
+    expected = forecast(job, settings)
+    show(disclosure_preview(expected), Console())
+    new = [extra for extra in dict.fromkeys(expected.wanted) if extra not in settings.privacy.allowed_extras]
     if not new:
-        print(f"{site} allows everything that {told.job} asks for beside the model; nothing was changed")
+        print(f"{site} allows everything that {expected.job} asks for beside the model; nothing was changed")
         return
     if not yes and not _agreed(f"Let {', '.join(new)} leave {settings.site} too, in every job?"):
         print("nothing was changed")

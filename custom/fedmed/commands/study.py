@@ -67,8 +67,8 @@ def check(
     job = _job(study, settings, algorithm)
     from fedmed.jobs.study_summary import summary, summary_lines
 
-    told = summary(job)
-    print(json.dumps(told, indent=2) if as_json else "\n".join(summary_lines(told)))
+    facts = summary(job)
+    print(json.dumps(facts, indent=2) if as_json else "\n".join(summary_lines(facts)))
 
 
 @command(app)

@@ -125,8 +125,8 @@ class Exporter:
         run = f"(cd {place} && python -m monai.bundle run --config_file configs/inference.yaml"
         served = [f"in MONAI Label:  scripts/label.sh /data/images {place}"] if self.kind.proposal else []
         what = self.kind.card.inputs
-        beside = shlex.quote(str(Path(out).with_name(f"adapted_{Path(out).name}")))  # the ending names the task
-        adapted = f"at a hospital without labels:  fedmed adapt {place} /data/{what} {beside}"
+        target = shlex.quote(str(Path(out).with_name(f"adapted_{Path(out).name}")))  # the ending names the task
+        adapted = f"at a hospital without labels:  fedmed adapt {place} /data/{what} {target}"
         folder = f"on a folder of {what}:  {run} --dataset_dir /data/{what} --output_dir /data/results)"
         return [*served, folder, adapted]
 

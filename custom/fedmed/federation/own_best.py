@@ -46,8 +46,8 @@ class OwnBest:
         kept = calibrated(tensors, self.bundle.calibration, temperature)
         self.state.keep_best(round, score, kept, self.name)
         self._score = score
-        whose = "the site's own best" if self.name == BEST_MODEL else "the best of those that the site trains alone"
-        log.info("%s: the model after round %d is %s so far", self.site, round, whose)
+        title = "the site's own best" if self.name == BEST_MODEL else "the best of those that the site trains alone"
+        log.info("%s: the model after round %d is %s so far", self.site, round, title)
 
 
 class EarlierScores:

@@ -55,7 +55,7 @@ def site_fingerprint(site: SiteConfig, kind: Kind, bundle: Bundle, role: str, se
         _measured(site, kind, chosen, lambda files: named_class(path, "'measures'")(files, names, read), labelled)
     )
     if len(facts) >= least:
-        values |= {"measured": rounded_up(len(facts)), **_told(facts, image)}
+        values |= {"measured": rounded_up(len(facts)), **_values_of(facts, image)}
     elif facts:
         text = "%s: the fingerprint tells counts alone: %d images are fewer than the %d of 'privacy.min_cases'"
         log.info(text, site.site, len(facts), least)
@@ -75,7 +75,7 @@ def _measured(
             log.warning("%s: %s is left out of the fingerprint: %s", site.site, where, error)
 
 
-def _told(facts: Sequence[ImageFacts], image: str) -> dict[str, Any]:
+def _values_of(facts: Sequence[ImageFacts], image: str) -> dict[str, Any]:
     made = summary(facts, AXES[image], GRID)
     return {**made, "classes": _in_steps(made["classes"])} if "classes" in made else made
 

@@ -101,13 +101,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; is it missing in its table NAMES?")
     wanted = NAMES[name]
     try:
-        found = getattr(import_module(wanted.module), name)
+        resolved = getattr(import_module(wanted.module), name)
         for part in wanted.parts:
-            getattr(found, part)
+            getattr(resolved, part)
     except (ImportError, AttributeError) as error:
         raise FlareVersionError(
             f"NVFlare {version('nvflare')} lacks what FedMed needs '{name}' of {wanted.module} for: {wanted.reason} "
             f"({first_line(error)}). FedMed was tested with NVFlare {TESTED}: install that, or correct "
             f"{__name__} and what uses '{name}'"
         ) from error
-    return found
+    return resolved

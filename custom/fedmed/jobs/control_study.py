@@ -76,10 +76,10 @@ def trains_as_left_out(job: Job) -> bool:
     by what others tell once. Then labelled sites train alone in all rounds, each of which is that of the other control.
     """
     study, role = job.study, "unsupervised"
-    told = len(study.adaptation) == 1 and job.exchange.once
+    exchanged_once = len(study.adaptation) == 1 and job.exchange.once
     keeps = of_role(study.buffers, role) == "local" or job.group(role) != FULL
     counted = study.select == "mean" or study.warm_start.sharing is not None  # rounds after the warm start
-    return told and not (keeps or counted or job.method.moved_by_silent(job.rule))
+    return exchanged_once and not (keeps or counted or job.method.moved_by_silent(job.rule))
 
 
 def _trained_by(study: Study) -> tuple[list[str], list[str]]:

@@ -99,7 +99,7 @@ def _kind_of_file(path: Path) -> str:
         return "study"
     signs = {"project": {"participants"}, "table": {"arms"}, "server": {"demo_site"}, "site": {"data_root", "demo"}}
     signs["site"] |= {"datalist", "privacy", "words"}
-    return next((kind for kind, own in signs.items() if keys & own), "study")
+    return next((kind for kind, marks in signs.items() if keys & marks), "study")
 
 
 def _job_of(path: Path) -> Path | None:

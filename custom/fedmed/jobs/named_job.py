@@ -28,8 +28,8 @@ def named_job(path: Path) -> Path:
     path = path.expanduser()
     if path.exists() or len(path.parts) != 1:
         return path
-    own = (SHIPPED / "jobs" / path.name, SHIPPED / "studies" / f"{path.name}.yaml")
-    if place := next((place for place in own if place.exists()), None):
+    shipped = (SHIPPED / "jobs" / path.name, SHIPPED / "studies" / f"{path.name}.yaml")
+    if place := next((place for place in shipped if place.exists()), None):
         return place
     names = [one.stem for folder in ("jobs", "studies") for one in (SHIPPED / folder).glob("[!.]*")]
     if near := get_close_matches(path.name, names, 1, 0.8):

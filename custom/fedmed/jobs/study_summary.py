@@ -36,24 +36,24 @@ def summary(job: Job) -> dict[str, Any]:
     }
 
 
-def summary_lines(told: dict[str, Any]) -> list[str]:
+def summary_lines(facts: dict[str, Any]) -> list[str]:
     """The same as sentences."""
-    counts = Counter(told["sites"].values())
+    counts = Counter(facts["sites"].values())
     sites = ", ".join(f"{counts[role]} {words}" for role, words in ROLES.items() if counts[role])
     lines = [
-        f"{told['name']}: a sound study",
-        f"  method    {told['method']}" + (f", with {told['algorithm']}" if told["algorithm"] else ""),
-        f"  bundle    {told['bundle']}",
-        f"  sites     {sites}: {', '.join(told['sites'])}",
-        f"  length    {length(told['rounds'], told['steps'], told['epochs'])}",
+        f"{facts['name']}: a sound study",
+        f"  method    {facts['method']}" + (f", with {facts['algorithm']}" if facts["algorithm"] else ""),
+        f"  bundle    {facts['bundle']}",
+        f"  sites     {sites}: {', '.join(facts['sites'])}",
+        f"  length    {length(facts['rounds'], facts['steps'], facts['epochs'])}",
     ]
-    if told["gain"]:
+    if facts["gain"]:
         lines.append("  gain      each site with labels also trains a model alone, with as many steps, and tests it")
-    if names := told["allowed_extras"]:
+    if names := facts["allowed_extras"]:
         lines.append(f"  beside the model it asks for {', '.join(names)}; a site lets them go by")
         lines.append(f"    privacy: {{allowed_extras: [{', '.join(names)}]}}")
-    if told["install"]:
-        lines.append(f"  install   {told['install']}" + ("" if told["missing_here"] else "; all of it is here"))
-    if told["files"]:
-        lines.append(f"  files     {', '.join(told['files'])}: fedmed fetch-list says where they are from and belong")
+    if facts["install"]:
+        lines.append(f"  install   {facts['install']}" + ("" if facts["missing_here"] else "; all of it is here"))
+    if facts["files"]:
+        lines.append(f"  files     {', '.join(facts['files'])}: fedmed fetch-list says where they are from and belong")
     return lines

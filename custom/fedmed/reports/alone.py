@@ -79,22 +79,22 @@ def hospitals(run: Run) -> list[HospitalRow]:
     tests = {head: (run.result or {}).get(key) or {} for head, key in KEYS.items()}
     if not tests["alone"]:
         return []
-    told = [number((tests["alone"].get(site.name) or {}).get("gain_p")) for site in run.sites]
-    adjusted = iter(holm([p for p in told if p is not None]))
-    ps = [None if p is None else next(adjusted) for p in told]
+    numbers = [number((tests["alone"].get(site.name) or {}).get("gain_p")) for site in run.sites]
+    adjusted = iter(holm([p for p in numbers if p is not None]))
+    ps = [None if p is None else next(adjusted) for p in numbers]
     return [_hospital(run, site, {head: of.get(site.name) or {} for head, of in tests.items()}, p)
             for site, p in zip(run.sites, ps, strict=True)]  # fmt: skip
 
 
 def _hospital(run: Run, site: Site, tests: dict[str, dict[str, Any]], p: float | None) -> HospitalRow:
     scores = {head: number(test.get(run.score.test)) for head, test in tests.items()}
-    told = {name: number(tests["alone"].get(f"gain{name}")) for name in ("", "_low", "_high", "_error", "_better")}
+    numbers = {name: number(tests["alone"].get(f"gain{name}")) for name in ("", "_low", "_high", "_error", "_better")}
     patients = int(number(tests["alone"].get("gain_patients")) or 0)
     cases = int(number(tests["alone"].get("n_cases")) or number(tests["together"].get("n_cases")) or 0)
     part = PARTS.get(site.role, SCORED)
-    intervals = {"low": told["_low"], "high": told["_high"], "error": told["_error"]}
+    intervals = {"low": numbers["_low"], "high": numbers["_high"], "error": numbers["_error"]}
     gain = Gain(site.name, part, scores["together"], scores["alone"], n_cases=cases, n_patients=patients, **intervals)
-    better, least = told["_better"], int(number(tests["alone"].get("min_cases")) or 0)
+    better, least = numbers["_better"], int(number(tests["alone"].get("min_cases")) or 0)
     return HospitalRow(site.name, scores, gain, p, None if better is None else int(better), least)
 
 

@@ -162,8 +162,8 @@ def _closing(tests: ComparedTests, gain: Gain) -> list[tuple[str, list[str]]]:
         "trains nothing. Of the models alone after each round it took the one that its own validation list scored "
         "best, or the last one where there is no such list."
     )
-    own = "Layers that only this hospital has, and trained itself, are part of the model called together."
-    paragraphs = [compared, own] if own_layers(tests) else [compared]
+    private = "Layers that only this hospital has, and trained itself, are part of the model called together."
+    paragraphs = [compared, private] if own_layers(tests) else [compared]
     return [("What was compared", paragraphs), ("Chance", [INTERVAL]), *_limits()]
 
 

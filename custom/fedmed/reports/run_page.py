@@ -94,8 +94,8 @@ def charts(run: Run) -> dict[str, Chart]:
         named |= section.charts(run)
     compared = run.steps and any(gain.ours is not None for row in rows(run) for gain in row)
     named |= {"gain": Chart(gain_chart)} if compared else {}
-    told = [row for row in alone.hospitals(run) if row.gain.difference is not None]
-    return named | ({"alone": Chart(alone_chart)} if told else {})
+    compared_rows = [row for row in alone.hospitals(run) if row.gain.difference is not None]
+    return named | ({"alone": Chart(alone_chart)} if compared_rows else {})
 
 
 def page(run: Run, figures: Mapping[str, Figure] | None = None) -> str:

@@ -171,8 +171,8 @@ def _find(
         raise DataError("; ".join([f"{folder}: no PNG, JPEG or DICOM file at any depth", *results]))
     if missing and all(source.fault for source in sources):
         where = f"{labels.table}: none of its files is in {folder}, the first is '{missing[0]}'"
-        found = f"; the first there is '{sources[0].case}'"
-        raise DataError(f"{where}{found}: paths must be relative to the folder, or names that only one image has")
+        first = f"; the first there is '{sources[0].case}'"
+        raise DataError(f"{where}{first}: paths must be relative to the folder, or names that only one image has")
     return sources, missing, notes
 
 
@@ -253,7 +253,7 @@ def find_xrays(
     return sources
 
 
-def rows_by_name(found: Sequence[str], rows: Mapping[str, Row]) -> tuple[dict[str, Row], str]:
+def rows_by_name(names: Sequence[str], rows: Mapping[str, Row]) -> tuple[dict[str, Row], str]:
     """Give each row the path of its image, where no row has one and names without folder or ending tell them all.
 
     Args:
@@ -264,10 +264,10 @@ def rows_by_name(found: Sequence[str], rows: Mapping[str, Row]) -> tuple[dict[st
         The rows, and what their files are named without; "" where they stay as they are, since a row has a path, or a
         name fits several images: it would be a guess whose label an image gets.
     """
-    if not rows.keys() & set(found):
+    if not rows.keys() & set(names):
         for what, key in {"folder": _without_folder, "folder and ending": _without_ending}.items():
-            named = {key(path): path for path in found}
-            if len(named) == len(found) and named.keys() & rows.keys():
+            named = {key(path): path for path in names}
+            if len(named) == len(names) and named.keys() & rows.keys():
                 return {named.get(name, name): row for name, row in rows.items()}, what
     return dict(rows), ""
 

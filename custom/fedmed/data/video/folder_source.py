@@ -154,10 +154,10 @@ def frames_by_name(folder: Path, names_rate: float | None, option: str = "names_
         raise DataError(f"{folder}: nothing says when its frames are shown; {remedy}")
     numbers: dict[int, str] = {}
     for name in names:
-        found = re.findall(r"\d+", Path(name).stem)
-        if not found:
+        digits = re.findall(r"\d+", Path(name).stem)
+        if not digits:
             raise DataError(f"{folder}: no number in the name of {name} tells its time; {table}, or move it away")
-        if (other := numbers.setdefault(int(found[-1]), name)) != name:
+        if (other := numbers.setdefault(int(digits[-1]), name)) != name:
             remedy = f"keep one of them, put each video into a folder of its own, or {table}"
             raise DataError(f"{folder}: the last number in the names of {other} and {name} is the same; {remedy}")
     return [(name, number / (names_rate or 1)) for number, name in sorted(numbers.items())]

@@ -69,14 +69,14 @@ def _frame_folders(folder: Path, empty: bool) -> list[Path]:
     """
     places = dict(visible_files(folder, ()))
     tables = {place for place, files in places.items() if any(file.name in (TABLE, SINGLES) for file in files)}
-    parents, found = {place.parent for place in places}, sorted(tables)
+    parents, listed = {place.parent for place in places}, sorted(tables)
     for place, files in places.items():
         masks = any(part.endswith("masks") for part in place.relative_to(folder).parts)
         endings = {file.suffix.lower() for file in files}
         frames = bool(endings & PICTURES and not endings & MOVIES) or (empty and not files and place not in parents)
         if frames and not masks and not tables & {place, *place.parents}:
-            found.append(place)
-    return found
+            listed.append(place)
+    return listed
 
 
 def _label_files(folder: Path, video: Path) -> Mapping[str, str]:
