@@ -116,6 +116,12 @@ def no_charts(request, monkeypatch):
         monkeypatch.setattr("fedmed.reports.plots.svg", lambda figure, name: "")
 
 
+@pytest.fixture
+def no_torchscript(monkeypatch):
+    """Leave out TorchScript, which takes half of an export's time: for tests that look at what else is written."""
+    monkeypatch.setattr("fedmed.export.bundle.write_torchscript", lambda *_: "TorchScript was left out.")
+
+
 @pytest.fixture(scope="session")
 def example_federation(tmp_path_factory):
     """The example project, provisioned. Do not change it."""
@@ -203,17 +209,26 @@ def tiny_site_configs(fedmed_home):
     del os.environ["FEDMED_SITE_CONFIGS"]
 
 
-@pytest.fixture
-def allow_extras(tiny_site_configs, tmp_path, monkeypatch):
-    """Return a function: the tiny sites let these values leave beside the model."""
+@pytest.fixture(scope="session")
+def write_allowing_sites(tiny_site_configs):
+    """Return a function: folder, names -> the folder, new, with YAMLs of tiny sites that let these values leave."""
 
-    def allow(*names):
-        folder = tmp_path / "allowing_sites"
+    def write(folder: Path, *names: str) -> Path:
         folder.mkdir()
         for path in tiny_site_configs.glob("*.yaml"):
             values = yaml.safe_load(path.read_text()) | {"privacy": {"allowed_extras": list(names)}}
             (folder / path.name).write_text(yaml.safe_dump(values))
-        monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def allow_extras(write_allowing_sites, tmp_path, monkeypatch):
+    """Return a function: the tiny sites let these values leave beside the model."""
+
+    def allow(*names):
+        monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(write_allowing_sites(tmp_path / "allowing_sites", *names)))
 
     return allow
 

@@ -17,15 +17,16 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+NOTEBOOKS = "monai.utils.jupyter_utils"
 WITHOUT = {  # a package -> whoever can do without it
     "transformers": "monai.networks.nets.transchex",
     "pydicom": "nibabel.nifti1",  # it leaves DICOM in the header of a NIfTI file as the bytes that it is
-    "matplotlib": "monai.utils.jupyter_utils",  # gets it later, see _plot_later
+    "matplotlib": NOTEBOOKS,  # gets it later, see _plot_later
     "requests": "pydicom.data.download",  # of pydicom's own example files
 }
 LATER = {"torch.distributed.optim": "ignite.handlers.checkpoint"}
 OPTIONAL = "monai.utils.module"  # its function optional_import loads what MONAI can do without
-NOTEBOOKS, PLOTS = "monai.utils.jupyter_utils", "matplotlib.pyplot"
+PLOTS = "matplotlib.pyplot"
 OPTIONAL_LATER = {"cv2", "itk", "matplotlib", PLOTS, "pandas", "pydicom", "requests", "torch.utils.tensorboard"} | {
     f"scipy.{part}"
     for part in ("ndimage", "optimize", "signal", "sparse", "sparse.csgraph", "sparse.linalg", "spatial")
@@ -94,7 +95,7 @@ def _load_optional_later(monai: ModuleType) -> None:
             return at_once(module, *args, **kwargs)
 
         def load() -> Any:
-            if module == PLOTS.partition(".")[0]:  # MONAI asks it for pyplot, which its notebooks would have loaded
+            if module == "matplotlib":  # MONAI asks it for pyplot, which its notebooks would have loaded
                 importlib.import_module(PLOTS)
             return at_once(module, *args, **kwargs)[0]
 

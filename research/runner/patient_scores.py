@@ -54,7 +54,6 @@ class PatientScores:
         self.blocks: dict[tuple[str, Setting], dict[int, dict[str, Block]]] = {}
         frame = frame[(frame["list"] != ROUNDS).to_numpy()]
         frame = frame.assign(**{name: value for name, value in TEXTS.items() if name not in frame.columns})
-        frame = frame if "patient" in frame.columns else frame.assign(patient=frame["unit"])
         keys = ["arm", "seed", "draw", *SETTING]
         for (arm, seed, draw, *at), rows in frame.groupby(keys, sort=False, observed=True):
             task, test, protocol, fraction, model = at

@@ -29,12 +29,6 @@ def opened():
 
 
 @pytest.fixture
-def no_torchscript(monkeypatch):
-    """Leave out TorchScript, which takes half of an export's time: for tests that look at what else is written."""
-    monkeypatch.setattr("fedmed.export.bundle.write_torchscript", lambda *_: "TorchScript was left out.")
-
-
-@pytest.fixture
 def copied(finished_run, tmp_path):
     """A copy of the finished run, to be damaged."""
     return shutil.copytree(finished_run, tmp_path / "copy")

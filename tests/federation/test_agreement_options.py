@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import yaml
 
 from fedmed.federation.loop import run_job
 from fedmed.systems.agreement.method import Agreement
@@ -17,12 +16,10 @@ PRIVATE = ("conv_final.", "up_samples.", "up_layers.")  # of group block_6
 
 
 @pytest.fixture(scope="module", autouse=True)
-def allowing(tiny_site_configs, tmp_path_factory):
+def allowing(write_allowing_sites, tmp_path_factory):
     """Sites that let all values leave but confidences, so that a gate is the fixed one."""
-    folder = tmp_path_factory.mktemp("allowing_sites")
-    privacy = {"privacy": {"allowed_extras": [value.name for value in Agreement(align=True).values()]}}
-    for path in tiny_site_configs.glob("*.yaml"):
-        (folder / path.name).write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | privacy))
+    names = [value.name for value in Agreement(align=True).values()]
+    folder = write_allowing_sites(tmp_path_factory.mktemp("sites") / "allowing_sites", *names)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDMED_SITE_CONFIGS", str(folder))
         yield

@@ -146,7 +146,8 @@ def test_weights_in_two_parts():
         assert values["privacy"]["allowed_extras"] == ["noise_answer"]
 
 
-def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("no_torchscript")
+def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_path):
     """After the first round two hospitals get what the other one has trained, and no one else does."""
     allow_extras("noise_answer")
     server, line, result = one_round("phases_fedmatch", {"unsupervised": {"confidence": 0.1}}, rounds=2, select="last")
@@ -175,7 +176,6 @@ def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_
     run = read_run(tmp_path / "ws")
     drawn = plots.svg(charts(run)["curves"].draw(run), "curves")
     assert "Entries of ψ that are not 0" in drawn, "though no tensor is of all sites"
-    monkeypatch.setattr("fedmed.export.bundle.write_torchscript", lambda *_: "left out")
     exported = export_bundle(tmp_path / "ws", tmp_path / "surgical_phase_classification")
     weights = torch.load(exported.out / "models/model.pt", weights_only=True)
     first = server.tensors["sigma.classifier.weight"] + server.tensors["psi.classifier.weight"]
