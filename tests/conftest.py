@@ -16,6 +16,7 @@ import fedmed  # noqa: F401 - before PyTorch and MONAI, which would load much th
 import pytest
 import torch
 import yaml
+from filelock import FileLock
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # its handlers, left by an e2e test, may end any later fork of the tests
@@ -75,10 +76,33 @@ def store_of():
     return made
 
 
+def _shared_folder(tmp_path_factory) -> Path:
+    """Folder of all processes of a test session."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """Return a function: name, function that makes a file or folder -> what the session's first process has made."""
+
+    def made_once(name: str, make) -> Path:
+        note = _shared_folder(tmp_path_factory) / f"{name}.made"
+        with FileLock(note.with_suffix(".lock")):
+            if not note.exists():
+                note.write_text(str(make()))
+        return Path(note.read_text())
+
+    return made_once
+
+
 @pytest.fixture(scope="session", autouse=True)
 def fedmed_home(tmp_path_factory):
     """Demo data and caches of a test session lie in its own folder, never in the user's."""
     home = tmp_path_factory.mktemp("fedmed_home")
+    shared = _shared_folder(tmp_path_factory) / "demo"  # locked by the product where two processes want the same site
+    shared.mkdir(exist_ok=True)
+    (home / "demo").symlink_to(shared)
     os.environ["FEDMED_HOME"] = str(home)
     torch.set_num_threads(1)
     yield home
@@ -308,22 +332,28 @@ def write_tiny_phases_job(write_tiny_job, tiny_phases):
 
 
 @pytest.fixture(scope="session")
-def finished_run(tmp_path_factory, write_tiny_job):
+def finished_run(tmp_path_factory, write_tiny_job, made_once):
     """Workspace of a finished tiny run: a labelled, an unlabelled and an evaluated site. Do not write to it."""
     from fedmed.federation.loop import run_job
 
-    folder = tmp_path_factory.mktemp("finished")
-    sites = {site: SITES[site] for site in ("ct_north", "ct_east", "ct_west")}
-    run_job(write_tiny_job(folder, "study", sites=sites, rounds=2), folder / "workspace")
-    return folder / "workspace"
+    def make():
+        folder = tmp_path_factory.mktemp("finished")
+        sites = {site: SITES[site] for site in ("ct_north", "ct_east", "ct_west")}
+        run_job(write_tiny_job(folder, "study", sites=sites, rounds=2), folder / "workspace")
+        return folder / "workspace"
+
+    return made_once("finished_run", make)
 
 
 @pytest.fixture(scope="session")
-def exported_bundle(tmp_path_factory, finished_run):
+def exported_bundle(tmp_path_factory, finished_run, made_once):
     """The bundle exported from ``finished_run``. Do not write to it."""
     from fedmed.export.bundle import export_bundle
 
-    return export_bundle(finished_run, tmp_path_factory.mktemp("exported") / "covid_ct_segmentation").out
+    def make():
+        return export_bundle(finished_run, tmp_path_factory.mktemp("exported") / "covid_ct_segmentation").out
+
+    return made_once("exported_bundle", make)
 
 
 @pytest.fixture(scope="session")

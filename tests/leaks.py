@@ -20,6 +20,7 @@ from PIL import Image
 WINDOW, BLOCK = 64, 32
 PART = 1 << 24  # bytes of a capture that are looked at together
 PICTURES = (".dcm", ".png", ".jpg")
+SHIFT = np.uint64(38)  # to the 26 bits of a number by which the quick look goes
 CHANGES = 4  # bytes of a window that differ from the one before, and from the last number's; background has none
 
 
@@ -134,18 +135,20 @@ class Secrets:
         are looked for at every offset of the capture, and windows are compared only where one of them is.
         """
         blocks = {name: _hashes(content, BLOCK, step=BLOCK) for name, content in self.content.items()}
-        known = np.unique(np.concatenate([*blocks.values(), np.empty(0, np.uint64)]))
-        seen = np.zeros(1 << 26, dtype=bool)  # a quick look first: most of a capture is no secret
-        seen[known >> np.uint64(38)] = True
+        known = np.sort(np.concatenate([*blocks.values(), np.empty(0, np.uint64)]))
+        seen = np.zeros(1 << 26, dtype=bool)  # a quick look first, by the first eight bytes: most is no secret
+        for content in self.content.values():
+            seen[_mixed(np.frombuffer(content, "<u8", len(content) // 8)[:: BLOCK // 8]) >> SHIFT] = True
         there, met = [], []
         for start in range(0, len(capture), PART):
             part = capture[max(0, start - WINDOW) : start + PART + WINDOW]
-            hashes = _hashes(part, BLOCK)
-            places = np.flatnonzero(seen[hashes >> np.uint64(38)])
-            if len(places := places[_among(hashes[places], known)]):
-                met.append(np.unique(hashes[places]))
-                there.append(_hashes(part, WINDOW)[_around(places, len(part))])
-        there, met = (np.unique(np.concatenate([*parts, np.empty(0, np.uint64)])) for parts in (there, met))
+            words = _words(part)
+            places = np.flatnonzero(seen[_mixed(words[: max(0, len(part) - BLOCK + 1)]) >> SHIFT])
+            hashes = _hashes_at(words, places, BLOCK)
+            if len(places := places[among := _among(hashes, known)]):
+                met.append(hashes[among])
+                there.append(_hashes_at(words, _around(places, len(part)), WINDOW))
+        there, met = (np.sort(np.concatenate([*parts, np.empty(0, np.uint64)])) for parts in (there, met))
         return [name for name, content in self.content.items() if _holds(content, blocks[name], met, there)]
 
 
@@ -156,7 +159,7 @@ def _holds(content: bytes, blocks: np.ndarray, met: np.ndarray, there: np.ndarra
         return False
     starts = _around(places, len(content))
     starts = starts[_informative(content)[starts]]
-    return bool(_among(_hashes(content, WINDOW)[starts], there).any())
+    return bool(_among(_hashes_at(_words(content), starts, WINDOW), there).any())
 
 
 def _around(blocks: np.ndarray, size: int) -> np.ndarray:
@@ -173,26 +176,37 @@ def _among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     return ordered[places % len(ordered)] == values if len(ordered) else np.zeros(len(values), dtype=bool)
 
 
-def _hashes(content: bytes, size: int, step: int = 1) -> np.ndarray:
-    """A 64-bit number for ``size`` bytes, a multiple of eight, at every offset or at multiples of another multiple."""
-    n = len(content) - size + 1
-    if n < 1:
-        return np.empty(0, dtype=np.uint64)
-    if step == 1:
-        words = np.empty(len(content) // 8 * 8 + 8, dtype=np.uint64)
-        for offset in range(8):  # the eight bytes at every offset
-            part = np.frombuffer(content, "<u8", max(0, len(content) - offset) // 8, offset)
-            words[offset::8][: len(part)] = part
-        parts = [words[place : place + n] for place in range(0, size, 8)]
-    else:
-        words = np.frombuffer(content, "<u8", len(content) // 8)
-        parts = [words[place :: step // 8][: -(-n // step)] for place in range(size // 8)]
+def _words(content: bytes) -> np.ndarray:
+    """The eight bytes at every offset as a number; of the last seven offsets, no meaning."""
+    words = np.zeros(len(content) // 8 * 8 + 8, dtype=np.uint64)
+    for offset in range(min(8, len(content))):
+        part = np.frombuffer(content, "<u8", (len(content) - offset) // 8, offset)
+        words[offset::8][: len(part)] = part
+    return words
+
+
+def _mixed(words: np.ndarray) -> np.ndarray:
+    mixed = words * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    return mixed
+
+
+def _hashed(parts: list[np.ndarray]) -> np.ndarray:
     mixed = np.zeros(len(parts[0]), dtype=np.uint64)
     for part in parts:
-        mixed ^= part
-        mixed *= np.uint64(0x9E3779B97F4A7C15)
-        mixed ^= mixed >> np.uint64(29)
+        mixed = _mixed(mixed ^ part)
     return mixed
+
+
+def _hashes_at(words: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
+    """A 64-bit number for ``size`` bytes, a multiple of eight, at each of the places."""
+    return _hashed([words[places + offset] for offset in range(0, size, 8)])
+
+
+def _hashes(content: bytes, size: int, step: int) -> np.ndarray:
+    """The same at multiples of ``step``, itself one of eight."""
+    words, n = np.frombuffer(content, "<u8", len(content) // 8), max(0, len(content) - size + 1)
+    return _hashed([words[place :: step // 8][: -(-n // step)] for place in range(size // 8)])
 
 
 def _informative(content: bytes) -> np.ndarray:
