@@ -280,11 +280,22 @@ def write_tiny_job(tiny_site_configs):
     def write(folder: Path, name: str = "tiny", **changes) -> Path:
         roles = ("supervised", "unsupervised", "evaluate")
         small = {"batch_size": 1, "patch_size": [16, 16, 8], "window_size": [24, 24, 8], "pixdim": [16.0, 16.0, 40.0]}
-        settings = {"sites": SITES, "rounds": 1, "steps": 2, "overlays": ["demo"]}
+        settings = {"sites": SITES, "rounds": 1, "steps": 2, "overlays": ["demo", "coarse"]}
         settings["overrides"] = {role: dict(small) for role in roles}
         return write_job(job_of(name=name, **{**settings, **changes}), folder / name)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def two_levels():
+    """Overlays with a smaller network still, tests/two_levels.yaml: for runs in this process, which alone has it."""
+    from fedmed.bundles.bundle import Bundle
+
+    path, config_file = CHECKOUT / "tests" / "two_levels.yaml", Bundle.config_file
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Bundle, "config_file", lambda self, name: path if name == path.stem else config_file(self, name))
+        yield ["demo", path.stem]
 
 
 @pytest.fixture(scope="session")
@@ -311,7 +322,8 @@ def write_tiny_tools_job(write_tiny_job):
     """Return a function as ``write_tiny_job``, for tools in videos at two hospitals."""
     small = {"supervised": {"image_size": [24, 32], "batch_size": 8}}
     method = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg", "args": {"weighting": "samples"}}
-    spec = {"bundle": "surgical_tool_classification", "method": method, "sites": VIDEO_SITES, "overrides": small}
+    spec = {"bundle": "surgical_tool_classification", "overlays": ["demo"], "method": method}
+    spec |= {"sites": VIDEO_SITES, "overrides": small}
     return lambda folder, name="tools", **changes: write_tiny_job(folder, name, **{**spec, **changes})
 
 
@@ -327,7 +339,8 @@ def tiny_phases():
 def write_tiny_phases_job(write_tiny_job, tiny_phases):
     """Return a function as ``write_tiny_job``, for phases in videos at four hospitals of which one has labels."""
     method = {"path": "fedmed.systems.fedcy.method.FedCy"}
-    spec = {"bundle": "surgical_phase_classification", "method": method, "sites": PHASE_SITES, "overrides": tiny_phases}
+    spec = {"bundle": "surgical_phase_classification", "overlays": ["demo"], "method": method}
+    spec |= {"sites": PHASE_SITES, "overrides": tiny_phases}
     return lambda folder, name="phases", **changes: write_tiny_job(folder, name, **{**spec, **changes})
 
 
@@ -339,7 +352,8 @@ def finished_run(tmp_path_factory, write_tiny_job, made_once):
     def make():
         folder = tmp_path_factory.mktemp("finished")
         sites = {site: SITES[site] for site in ("ct_north", "ct_east", "ct_west")}
-        run_job(write_tiny_job(folder, "study", sites=sites, rounds=2), folder / "workspace")
+        job = write_tiny_job(folder, "study", sites=sites, rounds=2, overlays=["demo", "coarse"])
+        run_job(job, folder / "workspace")
         return folder / "workspace"
 
     return made_once("finished_run", make)

@@ -12,7 +12,7 @@ def test_a_site_is_found_by_its_name_in_a_job_and_in_its_study(tiny_job):
     for place in (job, next(job.glob("*/config/study.yaml"))):
         work = find_work(str(place), "ct_east")
         assert (work.name, work.role, work.study.steps, work.study.rounds) == ("tiny", "unsupervised", 2, 1)
-        assert work.job.overlays("unsupervised") == ["demo", "unlabelled", "consistency"]
+        assert work.job.overlays("unsupervised") == ["demo", "coarse", "unlabelled", "consistency"]
 
 
 def test_a_site_that_the_job_does_not_name_says_its_role(tiny_job):

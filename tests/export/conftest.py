@@ -58,7 +58,7 @@ def written(job_of, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def partial_run(tmp_path_factory, write_tiny_job):
+def partial_run(tmp_path_factory, write_tiny_job, two_levels):
     """Workspace of a run whose decoder turns private after round 0, and what each site was tested with.
 
     The model after round 0 (all tensors shared) is the selected one, the one after round 2 the last.
@@ -78,7 +78,7 @@ def partial_run(tmp_path_factory, write_tiny_job):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Client, "_score", score)
         patch.setattr(Client, "evaluate", evaluate)
-        spec = {"sharing": "block_6", "warm_start": {"rounds": 1, "sharing": "full"}}
+        spec = {"sharing": "block_6", "warm_start": {"rounds": 1, "sharing": "full"}, "overlays": two_levels}
         job = write_tiny_job(folder, "partial", rounds=3, steps=1, evaluate_last=True, **spec)
         run_job(job, folder / "workspace")
     return folder / "workspace", tested

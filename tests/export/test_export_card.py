@@ -24,7 +24,7 @@ def federation(exported_bundle):
 def test_a_reader_finds_what_she_needs(exported_bundle, federation):
     card = (exported_bundle / "docs" / "README.md").read_text()
     assert "Not a medical device" in card and "0 = background, 1 = COVID-19 lesion" in card
-    assert "SegResNet, 443 thousand parameters" in card and "| `pixdim` | 16.0, 16.0, 40.0 |" in card
+    assert "SegResNet, 111 thousand parameters" in card and "| `pixdim` | 16.0, 16.0, 40.0 |" in card
     for row in federation["sites"]:
         assert f"| {row['site']} |" in card and f"{row['test_dice']:.3f}" in card
     assert "scripts/label.sh /data/images covid_ct_segmentation" in card and "torch" in card

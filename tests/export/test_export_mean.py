@@ -18,7 +18,7 @@ TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
 
 @pytest.fixture(scope="module")
-def averaged(tmp_path_factory, write_tiny_job):
+def averaged(tmp_path_factory, write_tiny_job, two_levels):
     """Workspace of a run of three rounds, what each left, and the sums of the models that sites tested."""
     folder, left, tested = tmp_path_factory.mktemp("averaged"), {}, {}
 
@@ -36,7 +36,7 @@ def averaged(tmp_path_factory, write_tiny_job):
         patch.setattr(Client, "_score", lambda self, task, model: {"val_dice": 0.1 * (task.round + 1)})
         patch.setattr(Client, "evaluate", evaluate)
         patch.setattr(Server, "finish_round", finish_round)
-        settings = {"select": "mean", "mean_rounds": 2, "evaluate_last": True}
+        settings = {"select": "mean", "mean_rounds": 2, "evaluate_last": True, "overlays": two_levels}
         job = write_tiny_job(folder, "averaged", sites=TWO, rounds=3, steps=1, **settings)
         run_job(job, folder / "workspace")
     return SimpleNamespace(folder=folder / "workspace", left=left, tested=tested)

@@ -43,13 +43,14 @@ def real_image(fedmed_home):
 
 
 @pytest.fixture(scope="module")
-def verified(finished_run, real_image, tmp_path_factory):
-    """What the export of ``finished_run`` said, with ONNX and with inference on the real image before and after it.
+def verified(partial_run, real_image, tmp_path_factory):
+    """What an export said, with ONNX and with inference on the real image before and after it.
 
-    Do not write to its bundle.
+    It is of ``partial_run``, whose network is small, after the round in which all was shared. Do not write to its
+    bundle.
     """
     folder = tmp_path_factory.mktemp("verified") / "x_segmentation"
-    return export_bundle(finished_run, folder, onnx=True, verify=real_image)
+    return export_bundle(partial_run[0], folder, onnx=True, verify=real_image)
 
 
 def described(folder):
@@ -196,7 +197,8 @@ def test_metadata_tell_the_run(exported_bundle, finished_run):
     assert "without weights" in base["description"] and "without weights" not in meta["description"]
     for side in ("inputs", "outputs"):
         assert all(t["spatial_shape"] == [24, 24, 8] for t in meta["network_data_format"][side].values())
-    assert (fed["job"], fed["rounds"], fed["steps"], fed["seed"], fed["overlays"]) == ("study", 2, 2, 0, ["demo"])
+    assert (fed["job"], fed["rounds"], fed["steps"], fed["seed"]) == ("study", 2, 2, 0)
+    assert fed["overlays"] == ["demo", "coarse"]
     assert fed["overrides"]["pixdim"] == [16.0, 16.0, 40.0] and fed["software"] == run["versions"]
     assert fed["number_of_sites"] == {"supervised": 1, "unsupervised": 1, "evaluate": 1}
     assert fed["training_cases"] == {"supervised": 3, "unsupervised": 3} and fed["commit"] == run.get("commit")
@@ -207,9 +209,10 @@ def test_metadata_tell_the_run(exported_bundle, finished_run):
     assert fed["sites"][0]["validation_dice"] == result["validation"]["ct_north"] == fed["validation_dice"]
 
 
-def test_nothing_names_a_site_a_case_or_a_path(finished_run, exported_bundle, verified):
+def test_nothing_names_a_site_a_case_or_a_path(finished_run, partial_run, exported_bundle, verified):
     cases = [path.name.split(".")[0] for path in (Path(os.environ["FEDMED_HOME"]) / "demo").rglob("images/*.nii.gz")]
-    secrets = [*SITES, *cases, str(finished_run), str(Path.home()), str(SHIPPED_BUNDLES.parent), "site-packages"]
+    runs = [str(finished_run), str(partial_run[0])]
+    secrets = [*SITES, *cases, *runs, str(Path.home()), str(SHIPPED_BUNDLES.parent), "site-packages"]
     assert len(cases) > 8
     for folder in (exported_bundle, verified.out):
         for name, content in contents(folder):
@@ -239,8 +242,9 @@ def test_a_site_called_like_a_role_takes_no_setting_away():
     }
 
 
-def test_a_job_called_after_a_hospital_loses_its_name(written, tmp_path):
-    made = export_bundle(written(name="ct_north_study", user_weights={"ct_north": 2.0}), tmp_path / "x_segmentation")
+def test_a_job_called_after_a_hospital_loses_its_name(written, two_levels, tmp_path):
+    run = written(two_levels, name="ct_north_study", user_weights={"ct_north": 2.0})
+    made = export_bundle(run, tmp_path / "x_segmentation")
     federation = described(made.out)["federation"]
     assert federation["job"] == "(withheld)" and federation["sites"][0]["weight"] == 2.0
     assert "user_weights" not in federation["aggregation"]

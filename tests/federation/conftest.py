@@ -33,6 +33,12 @@ OWN_METHOD = "moon.Moon"  # a file of a hospital: tests/methods/moon.py
 LAYERS = {"overlays": ["layers"], "overrides": {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9}}}
 
 
+@pytest.fixture(scope="session")
+def write_tiny_job(write_tiny_job, two_levels):
+    """Return a function as that of all tests; of CT jobs it makes the network smaller still."""
+    return lambda folder, name="tiny", **changes: write_tiny_job(folder, name, **{"overlays": two_levels, **changes})
+
+
 def pairs(site, number=8):
     """Synthetic pairs for overlay ``layers``; sites are unlike."""
     draw = torch.Generator().manual_seed(ord(site))
@@ -54,12 +60,16 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(run_record, "package_versions", dict)
     monkeypatch.setattr(run_record, "hardware", dict)
 
+    written = {}  # name of a job -> the values that it was written with
+
     def small(data="", name="ws", resume=False, roles=None, local=None, **changes):
         sites = {site: _site(tmp_path / "sites" / site, rows, local) for site, rows in _rows(data).items()}
         said = {**STUDY, **(LAYERS if data else {}), **changes, "name": name}
         said["sites"] = dict.fromkeys(sites, "supervised") | (roles or {})
-        job = write_job(Job.of(said, allowed=[OWN_METHOD]), tmp_path / "jobs" / name, replace=True)
-        return run_job(job, tmp_path / name, sites, resume)
+        if written.get(name) != said:
+            write_job(Job.of(said, allowed=[OWN_METHOD]), tmp_path / "jobs" / name, replace=True)
+            written[name] = said
+        return run_job(tmp_path / "jobs" / name, tmp_path / name, sites, resume)
 
     yield small
     sys.modules.pop("small", None)
@@ -141,29 +151,51 @@ SERVING = "serving.Serving"
 
 
 @pytest.fixture
-def serving(monkeypatch, tmp_path):
+def serving(tmp_path):
     """Return a function: arguments of the method, name of the workspace, values of a study -> a server that trained.
 
     Settings of the server are in ``tmp_path / "sites" / "server.yaml"``, its images those of three seeds.
     """
-    monkeypatch.setenv("FEDMED_BUNDLES", str(HERE))
-    monkeypatch.syspath_prepend(str(HERE / "serving_bundle"))
-    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path / "sites"))
-    monkeypatch.setattr(run_record, "package_versions", dict)
-    monkeypatch.setattr(run_record, "hardware", dict)
-    sites = {site: _serving_site(tmp_path / "sites" / site, start) for site, start in {"a": 10, "b": 20}.items()}
-    _images(tmp_path / "sites" / "server", [1, 2, 3])
+    with serving_below(tmp_path) as serving:
+        yield serving
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """Folder of workspace ``whole``, of a run of ``serving`` that nobody interrupts, and its server. Do not change."""
+    folder = tmp_path_factory.mktemp("served")
+    with serving_below(folder) as serving:
+        return folder, serving("whole")
+
+
+@contextmanager
+def serving_below(folder):
+    """The function of ``serving``, for a folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield from _serving(folder, patch)
+
+
+def _serving(folder, patch):
+    patch.setenv("FEDMED_BUNDLES", str(HERE))
+    patch.syspath_prepend(str(HERE / "serving_bundle"))
+    patch.setenv("FEDMED_SITE_CONFIGS", str(folder / "sites"))
+    patch.setattr(run_record, "package_versions", dict)
+    patch.setattr(run_record, "hardware", dict)
+    sites = {site: _serving_site(folder / "sites" / site, start) for site, start in {"a": 10, "b": 20}.items()}
+    _images(folder / "sites" / "server", [1, 2, 3])
     said = {"data_root": "server", "device": "cpu", "allowed_classes": [SERVING]}
-    (tmp_path / "sites" / "server.yaml").write_text(yaml.safe_dump(said))
+    (folder / "sites" / "server.yaml").write_text(yaml.safe_dump(said))
 
     def serving(name="ws", resume=False, args=None, **changes):
         values = {**STUDY, "bundle": "serving_bundle", "sharing": "own", "steps": 2, **changes, "name": name}
         values |= {"method": {"path": SERVING, "args": args or {}}, "sites": dict.fromkeys(sites, "supervised")}
-        job = write_job(Job.of(values, [SERVING]), tmp_path / "jobs" / name, replace=True)
-        return run_job(job, tmp_path / name, sites, resume)
+        job = write_job(Job.of(values, [SERVING]), folder / "jobs" / name, replace=True)
+        return run_job(job, folder / name, sites, resume)
 
-    yield serving
-    sys.modules.pop("serving", None)
+    try:
+        yield serving
+    finally:
+        sys.modules.pop("serving", None)
 
 
 def _images(folder, seeds):

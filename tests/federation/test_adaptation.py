@@ -42,9 +42,27 @@ def roles(folder):
     return read_job(folder).study.sites
 
 
-def test_sites_with_labels_tell_their_colours_and_all_others_take_them(phases, allow_extras, moved, seen, tmp_path):
+@pytest.fixture
+def scored(monkeypatch):
+    """Whether other statistics, and nothing else of the network, were changed, each time a model was scored."""
+    result, change = [], OwnStatistics.change_network
+
+    def noted(self, network, infer, change_images):
+        before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+        change(self, network, infer, change_images)
+        other = [name for name, tensor in network.state_dict().items() if not torch.equal(tensor, before[name])]
+        result.append(bool(other) and all("running" in name for name in other))
+
+    monkeypatch.setattr(OwnStatistics, "change_network", noted)
+    return result
+
+
+def test_sites_with_labels_tell_their_colours_and_all_others_take_them_and_score_with_their_own_statistics(
+    phases, allow_extras, moved, scored, seen, tmp_path
+):
     allow_extras("colour_statistics")
-    folder = phases(adaptation="colour")
+    own = {"name": "statistics", "args": {"dead_zone": 0, "judged": False}}
+    folder = phases(adaptation=["colour", own], evaluate_first=True)
     given, tasks = {}, Closing.evaluation_tasks
 
     def noted(self, name="best"):
@@ -61,13 +79,16 @@ def test_sites_with_labels_tell_their_colours_and_all_others_take_them(phases, a
     assert trained == {site: 1 for site, role in roles(folder).items() if role == "unsupervised"}
     assert given == {site: int(role == "evaluate") for site, role in roles(folder).items()}
     assert moved and all(moved)
+    adapting = [site for site, role in roles(folder).items() if role != "supervised"]
+    assert scored == [True] * 2 * len(adapting), "the starting model and the last, at each such site"
     run = read_run(tmp_path / "ws")
     adapted = {site.name: site.adapted for site in run.sites if site.adapted}
-    assert set(adapted) == {site for site, role in roles(folder).items() if role != "supervised"}
+    assert set(adapted) == set(adapting)
     assert all(words.startswith("images in the colours of the others, 9 times") for words in adapted.values())
     assert f"Adapted without labels: {next(iter(adapted))}: images in" in page(run).replace("&#39;", "'")
     for site in trained:
-        (kept,) = kept_of(tmp_path / "ws", site, 1)["engine"]["corrections"]
+        corrections = kept_of(tmp_path / "ws", site, 1)["engine"]["corrections"]
+        (kept,) = (one for one in corrections if one["path"].endswith(MatchedColours.__name__))
         assert kept["state"]["colours"].shape == (2, 3, 3)
 
 
@@ -77,27 +98,6 @@ def test_where_only_scored_sites_are_left_out_they_see_their_images_as_they_are(
     assert job.exchange.given_to == ("unsupervised",) and not job.exchange.receives("evaluate")
     evaluated = next(site for site, role in job.study.sites.items() if role == "evaluate")
     assert "colour_matching" not in job.overlays(job.role(evaluated))
-
-
-def test_every_model_is_scored_with_a_sites_own_statistics_also_with_colours(
-    phases, allow_extras, moved, monkeypatch, tmp_path
-):
-    allow_extras("colour_statistics")
-    scored, change = [], OwnStatistics.change_network
-
-    def noted(self, network, infer, change_images):
-        before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-        change(self, network, infer, change_images)
-        other = [name for name, tensor in network.state_dict().items() if not torch.equal(tensor, before[name])]
-        scored.append(bool(other) and all("running" in name for name in other))
-
-    monkeypatch.setattr(OwnStatistics, "change_network", noted)
-    own = {"name": "statistics", "args": {"dead_zone": 0, "judged": False}}
-    folder = phases(adaptation=["colour", own], evaluate_first=True)
-    run_job(folder, tmp_path / "ws")
-    adapting = [site for site, role in roles(folder).items() if role != "supervised"]
-    assert scored == [True] * 2 * len(adapting), "the starting model and the last, at each such site"
-    assert moved and all(moved)
 
 
 def test_adaptations_go_together(phases, allow_extras):

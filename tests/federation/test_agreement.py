@@ -57,56 +57,62 @@ def job(tiny_job, lively):
 ALL = [value.name for value in Agreement(gate=True, align=True).values()]
 
 
-def test_labelled_sites_judge_and_the_report_shows_the_weight(job, allow, tmp_path):
+@pytest.fixture
+def without_validation(tmp_path):
+    """Return a function: sites, whose own settings the test has written -> they have no validation list any more."""
+
+    def without_validation(*sites):
+        for site in sites:
+            file = Path(os.environ["FEDMED_SITE_CONFIGS"]) / f"{site}.yaml"
+            lists = json.loads(load_site(site).datalist.read_text())
+            del lists["validation"]
+            (tmp_path / f"{site}.json").write_text(json.dumps(lists))
+            file.write_text(file.read_text() + f"datalist: {tmp_path / site}.json\n")
+
+    return without_validation
+
+
+def test_labelled_sites_judge_but_for_one_without_a_validation_list_which_trains(
+    job, allow, without_validation, caplog, tmp_path
+):
     allow(*ALL)
-    run_job(job(evaluate=False), tmp_path / "ws")
+    without_validation("ct_south")
+    run_job(job(args={"gate": True}, evaluate=False), tmp_path / "ws")
     first, second, third = rounds_of(tmp_path / "ws")
     assert "trust" not in first and second["trust"] == 1.0 and second["strength"] == 1.0
-    assert {"score_with", "score_without"} <= third.keys()
+    assert {"score_with", "score_without"} <= third.keys() and set(third["accepted"]) == set(SITES)
     # A model goes down to three sites; in the last round the labelled sites' mean goes to each of them as well.
     assert second["bytes_down"] < 1.01 * third["bytes_down"] / 2
     assert third["extras"]["ct_east"]["agreed_share"] == third["sites"]["ct_east"]["train_agreed_fraction"] > 0
+    assert "has no 'validation' list" in caplog.text and "site 'ct_south' scores no model" in caplog.text
+    result = result_of(tmp_path / "ws")
+    assert result["selected_by"] == ["ct_north"] and result["best_round"] is not None
+    assert "fixed probability" not in str(third["warnings"])
     shown = page(read_run(tmp_path / "ws"))
-    assert "halves the weight" in shown
+    assert "halves the weight" in shown and "ct_south" in shown
 
 
-def test_a_site_that_may_send_nothing_beside_the_model_works_and_it_is_said(job, allow, tmp_path):
-    allow(*ALL, without=("ct_east",))
-    run_job(job(evaluate=False), tmp_path / "ws")
-    _, second, third = rounds_of(tmp_path / "ws")
-    assert second["coefficients"]["ct_east"] == 1.0
-    assert "counts by its images alone" in str(third["warnings"])
-    allow()
-    run_job(job("nobody", args={"gate": True}, evaluate=False), tmp_path / "nobody")
-    *_, third = rounds_of(tmp_path / "nobody")
-    assert "nobody judges" in str(third["warnings"]) and "score_with" not in third
-    assert "what the models agree on counts from a fixed probability of 0.9 on" in str(third["warnings"])
-
-
-@pytest.mark.parametrize("sites", [("ct_south",), ("ct_north", "ct_south")])
-def test_a_labelled_site_without_a_validation_list_trains_and_neither_judges_nor_chooses(
-    sites, job, allow, caplog, tmp_path
+def test_where_no_site_has_a_validation_list_and_one_may_send_nothing_beside_the_model_it_is_said(
+    job, allow, without_validation, caplog, tmp_path
 ):
-    allow(*ALL)
-    for site in sites:
-        file = Path(os.environ["FEDMED_SITE_CONFIGS"]) / f"{site}.yaml"
-        lists = json.loads(load_site(site).datalist.read_text())
-        del lists["validation"]
-        (tmp_path / f"{site}.json").write_text(json.dumps(lists))
-        file.write_text(file.read_text() + f"datalist: {tmp_path / site}.json\n")
+    allow(*ALL, without=("ct_east",))
+    without_validation("ct_north", "ct_south")
+    run_job(job(args={"gate": True}, evaluate=False), tmp_path / "ws")
+    _, second, third = rounds_of(tmp_path / "ws")
+    assert second["coefficients"]["ct_east"] == 1.0 and set(third["accepted"]) == set(SITES)
+    assert "counts by its images alone" in str(third["warnings"])
+    assert "what the models agree on counts from a fixed probability of 0.9 on" in str(third["warnings"])
+    assert "has no 'validation' list" in caplog.text
+    assert "score_with" not in third and result_of(tmp_path / "ws")["best_round"] is None
+    assert "ct_south" in page(read_run(tmp_path / "ws"))
+
+
+def test_where_no_site_may_send_anything_beside_the_model_it_is_said(job, allow, tmp_path):
+    allow()
     run_job(job(args={"gate": True}, evaluate=False), tmp_path / "ws")
     *_, third = rounds_of(tmp_path / "ws")
-    assert set(third["accepted"]) == set(SITES)
-    result = result_of(tmp_path / "ws")
-    assert "has no 'validation' list" in caplog.text
-    if len(sites) == 1:
-        assert "site 'ct_south' scores no model" in caplog.text and "score_with" in third
-        assert result["selected_by"] == ["ct_north"] and result["best_round"] is not None
-        assert "fixed probability" not in str(third["warnings"])
-    else:
-        assert "what the models agree on counts from a fixed probability of 0.9 on" in str(third["warnings"])
-        assert "score_with" not in third and result["best_round"] is None
-    assert "ct_south" in page(read_run(tmp_path / "ws"))
+    assert "nobody judges" in str(third["warnings"]) and "score_with" not in third
+    assert "what the models agree on counts from a fixed probability of 0.9 on" in str(third["warnings"])
 
 
 def test_a_silent_site_costs_nothing(job, allow, unscored, tmp_path):

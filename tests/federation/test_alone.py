@@ -31,6 +31,7 @@ pytestmark = pytest.mark.usefixtures("no_charts")
 ONE = {"ct_north": "supervised"}
 TWO = {**ONE, "ct_south": "supervised"}
 SITES = {**TWO, "ct_east": "unsupervised"}
+COARSE = {"overlays": ["demo", "coarse"]}  # a network whose masks two trainings change
 SPEC = {"sites": SITES, "rounds": 2, "steps": 1}
 
 
@@ -42,7 +43,7 @@ def alone_of(workspace, site, round=1):
 def whole(write_tiny_job, lively, tmp_path_factory):
     """A run of two rounds with gain, all that its sites answered, and what each read to test its own model."""
     folder, given, read = tmp_path_factory.mktemp("whole"), [], []
-    job = write_tiny_job(folder, **SPEC, overrides=lively, gain=True)
+    job = write_tiny_job(folder, **SPEC, **COARSE, overrides=lively, gain=True)
 
     def counted(path):
         read.append(path.name)
@@ -60,9 +61,10 @@ def whole(write_tiny_job, lively, tmp_path_factory):
 
 
 def test_a_gain_is_the_difference_on_the_test_list_and_changes_nothing_of_the_run(tiny_job, lively, whole, tmp_path):
-    run_job(tiny_job("plain", **SPEC, overrides=lively), tmp_path / "plain")
+    run_job(tiny_job("plain", **SPEC, **COARSE, overrides=lively), tmp_path / "plain")
     workspace, result = whole.workspace, result_of(whole.workspace)
     assert set(result["test_alone"]) == set(TWO)
+    model = model_of(workspace)
     for site in TWO:
         test, alone = result["test"][site], result["test_alone"][site]
         assert alone["gain"] == pytest.approx(test["dice_mean"] - alone["dice_mean"], abs=1e-5)
@@ -71,21 +73,21 @@ def test_a_gain_is_the_difference_on_the_test_list_and_changes_nothing_of_the_ru
         changed = min(5, alone["gain_better"]) + min(5, 3 - alone["gain_better"])
         assert "Dice together" in shown and shown.count('<svg class="slice"') == 2 * changed
         assert not list(folder.rglob("every_case")) and (folder / "evaluation_alone" / "best.npz").is_file()
-        assert not same(alone_of(workspace, site), model_of(workspace))
         # In the first round both trainings are one and the same; after it nothing of the site's own model is sent.
         before, after = (alone_of(workspace, site, round) for round in (0, 1))
+        assert not same(after, model)
         own = {t.numpy().tobytes() for name in after for t in (after[name], after[name] - before[name])}
         updates = [one for one in whole.given if getattr(one, "round", 0) == 1]
         sent = {t.numpy().tobytes() for update in updates for t in update.tensors.values() if bool(t.any())}
         assert sent and not own & sent
-    assert same(model_of(tmp_path / "plain"), model_of(workspace))
+    assert same(model_of(tmp_path / "plain"), model)
     assert result_of(tmp_path / "plain")["test"] == result["test"]
     assert "alone" not in kept_of(workspace, "ct_east", 1)
 
 
 def test_released_layers_are_tested_by_labelled_sites_in_place_of_their_own(tiny_job, lively, tmp_path, monkeypatch):
     willing = {site: replace(load_site(site), allow_release=True) for site in TWO}
-    spec = {"sites": TWO, "sharing": "block_6", "overrides": lively, "steps": 1, "release_from": "ct_north"}
+    spec = {"sites": TWO, "sharing": "block_6", "overrides": lively, "steps": 1, "release_from": "ct_north", **COARSE}
     run_job(tiny_job(**spec, gain=True), tmp_path / "ws", willing)
     result = result_of(tmp_path / "ws")
     assert {site: row["decoder_of"] for site, row in result["test_released"].items()} == {"ct_south": "ct_north"}

@@ -46,7 +46,8 @@ def outcome(server, workspace):
     return [dict(server.tensors), server.applied.rule.state(), *(kept_of(workspace, site, last) for site in "abc")]
 
 
-@each
+# FedDyn with AdamW keeps all that FedAvg and FedDyn do.
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("FedAvg", "FedDyn")])
 def test_neither_another_try_nor_the_order_of_answers_nor_a_kill_changes_a_bit(
     name, small, same, killed_before, tmp_path, monkeypatch
 ):
@@ -169,17 +170,16 @@ def test_one_site_is_local_training(algorithm, small, tmp_path):
         assert torch.allclose(result[key], tensor, atol=1e-9), key
 
 
-@pytest.mark.parametrize("killed", [None, 1, 2], ids=["uninterrupted", "killed before 1", "killed before 2"])
+@pytest.mark.parametrize("killed", [1, 2])
 def test_one_cycle_over_rounds_is_that_of_one_training(killed, small, killed_before, tmp_path):
-    """Three rounds of four steps: PyTorch's cycle over twelve, also where the second or third round is a new process.
+    """Three rounds of four steps: PyTorch's cycle over twelve, where the second or third round is a new process.
 
-    Neither its start nor its momentum begins anew with a round.
+    The other rounds go on in one. Neither its start nor its momentum begins anew with a round.
     """
     spec = {"rounds": 3, "overrides": STILL, "overlays": ["layers", "one_cycle"]}
-    if killed:
-        with killed_before(killed):
-            small("a", **spec)
-    server = small("a", **spec, resume=bool(killed))
+    with killed_before(killed):
+        small("a", **spec)
+    server = small("a", **spec, resume=True)
     cycle = functools.partial(torch.optim.lr_scheduler.OneCycleLR, max_lr=0.1, total_steps=12, cycle_momentum=False)
     expected = in_one_go(server, tmp_path, cycle)
     assert not torch.allclose(expected["head.weight"], in_one_go(server, tmp_path)["head.weight"], atol=1e-3)

@@ -90,7 +90,7 @@ def test_a_site_that_fails_in_every_way_there_is_changes_nothing_and_stays_in_th
     faults = {"ct_east": {str(round): kind for round, kind in enumerate(kinds, start=1)}}
     rounds = len(kinds) + 2
     with caplog.at_level(logging.WARNING):
-        server, sent, rounds_done = federation(tmp_path / "ws", faults, rounds, max_norm=30.0)
+        server, sent, rounds_done = federation(tmp_path / "ws", faults, rounds, max_norm=4.0)
     lines = read_lines(tmp_path / "ws/server/job/fedmed/rounds.jsonl")
     assert all(line["aggregated"] and "ct_north" in line["accepted"] for line in lines)
     noted = {line["round"]: {entry["site"]: entry["reason"] for entry in line["refused"]} for line in lines}

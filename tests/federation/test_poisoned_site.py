@@ -86,10 +86,16 @@ def sites(tiny_site_configs, fedmed_home):
 
 
 @pytest.fixture(scope="module")
-def round_(sites, tmp_path_factory):
+def overlays(request, two_levels):
+    """Those of the five's study: with a smaller network where no tables of docs/robust.md are printed."""
+    return STUDY["overlays"] if request.config.getoption("capture") == "no" else two_levels
+
+
+@pytest.fixture(scope="module")
+def round_(sites, overlays, tmp_path_factory):
     """(starting tensors, site -> its honest update) of one round."""
     folder = tmp_path_factory.mktemp("five")
-    job = read_job(write_job(spec(), folder / "job"))
+    job = read_job(write_job(spec(overlays=overlays), folder / "job"))
     initial = ModelStore(job, folder).initial
     task = Task("train", 0, 1, initial, steps=STEPS)
     return initial, {site: Client(job, sites[site], folder / site).train(task) for site in sites}
@@ -102,13 +108,13 @@ def attacked(round_, aggregate):
 
 
 @pytest.fixture(scope="module")
-def aggregate(round_, tmp_path_factory):
+def aggregate(round_, overlays, tmp_path_factory):
     """Return a function: (rule, updates) -> how far the model moved, by a server that reads the job's own files."""
     initial, honest = round_
     folder, jobs, runs = tmp_path_factory.mktemp("rules"), {}, itertools.count()
     for rule, options in RULES.items():
         options = options | ({"clip_norm": bound(honest)} if "clip_norm" in options else {})
-        jobs[rule] = read_job(write_job(spec(**options), folder / rule))
+        jobs[rule] = read_job(write_job(spec(**options, overlays=overlays), folder / rule))
     store = ModelStore(jobs["mean"], folder / "models")
 
     def aggregate(rule, updates):
@@ -205,7 +211,7 @@ def test_what_one_site_alone_has_learnt_is_lost_where_the_others_agree(round_, a
         assert effect[1.0, rule] > 0.1 and abs(effect[0.0, rule]) < 1e-3
 
 
-def test_a_whole_run_with_a_poisoned_site(sites, tmp_path, monkeypatch, unscored):
+def test_a_whole_run_with_a_poisoned_site(sites, two_levels, tmp_path, monkeypatch, unscored):
     """Through the job's files: the record names who was clipped, and only the plain mean runs away."""
     train, lengths = Client.train, {}
 
@@ -215,7 +221,7 @@ def test_a_whole_run_with_a_poisoned_site(sites, tmp_path, monkeypatch, unscored
 
     monkeypatch.setattr(Client, "train", train_or_poison)
     for rule, options in {"mean": {}, "median, clipped": {"rule": MEDIAN, "clip_norm": 4.0}}.items():
-        job = write_job(spec(rounds=2, steps=1, **options), tmp_path / rule / "job")
+        job = write_job(spec(rounds=2, steps=1, overlays=two_levels, **options), tmp_path / rule / "job")
         server = run_job(job, tmp_path / rule / "ws", sites)
         last = model_of(tmp_path / rule / "ws")
         lengths[rule] = distance(last, server.store.initial)
@@ -246,9 +252,9 @@ def test_a_federation_too_small_for_its_rule_is_refused_before_it_starts(
         Server(job, ModelStore(job, tmp_path), tmp_path)
 
 
-def test_a_round_with_too_few_answers_for_its_rule_fails_and_names_the_tensor(round_, tmp_path):
+def test_a_round_with_too_few_answers_for_its_rule_fails_and_names_the_tensor(round_, overlays, tmp_path):
     initial, updates = round_
-    job = read_job(write_job(spec(min_clients=1, rule=MEDIAN), tmp_path / "job"))
+    job = read_job(write_job(spec(min_clients=1, rule=MEDIAN, overlays=overlays), tmp_path / "job"))
     store = ModelStore(job, tmp_path / "models")
     server = Server(job, store, tmp_path / "run")
     server.train_tasks(0)

@@ -1,5 +1,6 @@
 """A server that trains after averaging, through real client, engine and server."""
 
+import copy
 from contextlib import contextmanager
 
 import pytest
@@ -59,11 +60,11 @@ def kept_by_the_sites(tmp_path, name="ws"):
     return {site: kept_of(tmp_path / name, site, 1)["private"] for site in "ab"}
 
 
-@pytest.fixture
-def whole(serving):
-    """A run of two rounds that nobody interrupts: (its model, what its training keeps)."""
-    server = serving("whole")
-    return dict(server.tensors), server.applied.training.state()
+@pytest.fixture(scope="module")
+def whole(served):
+    """A run of two rounds that nobody interrupts: (its model, what its training keeps). Do not change it."""
+    _, server = served
+    return dict(server.tensors), on_cpu(server.applied.training.state())
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def test_the_order_of_answers_changes_no_bit(whole, serving, same, monkeypatch):
     assert same(dict(server.tensors), whole[0]) and same(server.applied.training.state(), whole[1])
 
 
-def test_a_run_killed_while_the_server_trains_goes_on_as_if_nothing_had_been(whole, serving, same, tmp_path):
+def test_a_run_killed_while_the_server_trains_goes_on_as_if_nothing_had_been(served, whole, serving, same, tmp_path):
     """In either phase of either round, one after the other, each of which has three steps.
 
     Also what the sites keep to themselves is as in a run that nobody interrupts.
@@ -163,11 +164,12 @@ def test_a_run_killed_while_the_server_trains_goes_on_as_if_nothing_had_been(who
     assert [line["aggregated"] for line in lines(tmp_path)] == [True, False]
     server = serving(resume=True)
     assert same(dict(server.tensors), whole[0]) and same(server.applied.training.state(), whole[1])
-    both = [[line for line in lines(tmp_path, name) if line["aggregated"]] for name in ("ws", "whole")]
+    places = ((tmp_path, "ws"), (served[0], "whole"))
+    both = [[line for line in lines(*place) if line["aggregated"]] for place in places]
     numbers = [[line["server_loss"] for line in result] for result in both]
     assert numbers[0] == numbers[1] and len(numbers[0]) == 2
     sites = kept_by_the_sites(tmp_path)
-    assert same(sites, kept_by_the_sites(tmp_path, "whole")) and not same(sites["a"], sites["b"])
+    assert same(sites, kept_by_the_sites(served[0], "whole")) and not same(sites["a"], sites["b"])
     assert all(set(private) == PRIVATE for private in sites.values())
 
 
@@ -344,7 +346,7 @@ def test_a_kept_state_that_does_not_fit_is_told(serving, killed_before, tmp_path
 )
 def test_private_tensors_of_another_network_are_told(whole, serving, change, said):
     """Before anything trains, and where a round begins."""
-    model, state = whole
+    model, state = copy.deepcopy(whole)
     server = serving("other", rounds=1)
     training = server.applied.training
     change(state["private"])

@@ -28,11 +28,11 @@ def context(tmp_path):
 
 
 @pytest.fixture
-def work(tiny_job, tmp_path, context):
+def work(tiny_job, two_levels, tmp_path, context):
     """Return a function that executes one training task at ct_north and gives reply and task."""
 
     def work(signal=None, change=None, **spec):
-        job = tiny_job(sites={"ct_north": "supervised"}, **spec)
+        job = tiny_job(sites={"ct_north": "supervised"}, **{"overlays": two_levels, **spec})
         shutil.copytree(job / "app_supervised", tmp_path / "app")
         made = read_job(job)
         initial = ModelStore(made, tmp_path).initial

@@ -82,9 +82,10 @@ class Wire:
 
 
 @pytest.fixture
-def wire(tiny_job, tmp_path, monkeypatch):
+def wire(tiny_job, two_levels, tmp_path, monkeypatch):
     def wire(site, **spec):
-        job = tiny_job(**{"sites": {"ct_north": "supervised", "ct_east": "unsupervised"}, "rounds": 2, **spec})
+        sites = {"ct_north": "supervised", "ct_east": "unsupervised"}
+        job = tiny_job(**{"sites": sites, "rounds": 2, "overlays": two_levels, **spec})
         return Wire(site, job, tmp_path, monkeypatch, ModelStore(read_job(job), tmp_path).initial)
 
     return wire

@@ -146,7 +146,7 @@ def test_a_run_resumed_twice_ends_where_an_uninterrupted_one_does(whole, tmp_pat
 def test_a_run_on_videos_ends_where_an_uninterrupted_one_does(write_tiny_tools_job, allow_extras, tmp_path):
     """Clips, augmentation and the weights of rare tools are drawn anew for each round, and alike."""
     allow_extras("amplitude")
-    folder, workspace = write_tiny_tools_job(tmp_path, rounds=3, steps=3, algorithm="feddg"), tmp_path / "ws"
+    folder, workspace = write_tiny_tools_job(tmp_path, rounds=3, steps=1, algorithm="feddg"), tmp_path / "ws"
     run_job(folder, tmp_path / "whole")
     interrupt(folder, workspace, Client, "train", 3, after=True)  # round 1, at the first site
     run_job(folder, workspace, resume=True)

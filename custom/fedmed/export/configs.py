@@ -38,10 +38,11 @@ def write_configs(exporter: Exporter, folder: Path) -> list[str]:
         text = json.dumps(content, indent=4) + "\n" if path.suffix == ".json" else to_yaml(content, header)
         (folder / CONFIGS / path.name).write_text(text, encoding="utf-8")
     left, mains = [], [folder / CONFIGS / bundle.config_file(main).name for main in MAIN]
+    fitted = {main: footprint(merged(main), FITTED) for main in mains}
     for path in sorted((folder / CONFIGS).iterdir()):
         if path.suffix not in (".yaml", ".yml", ".json") or path.stem in NO_OVERLAYS:
             continue
-        if path.stem in names or (path.stem not in exporter.kept and any(_unfit(main, path) for main in mains)):
+        if path.stem in names or (path.stem not in exporter.kept and _unfit(fitted, path)):
             path.unlink()
         else:
             left.append(path.stem)
@@ -56,9 +57,13 @@ def _sources(names: Collection[str], overrides: Mapping[str, Any], facts: Mappin
     return " and ".join([*overlays, *values, *words])
 
 
-def _unfit(main: Path, overlay: Path) -> bool:
-    """True where an overlay makes a network or an input that the weights were not trained for."""
-    return footprint(merged(main), FITTED) != footprint(merged(main, [overlay]), FITTED)
+def _unfit(fitted: Mapping[Path, Mapping[str, Any]], overlay: Path) -> bool:
+    """True where an overlay makes a network or an input that the weights were not trained for.
+
+    Args:
+        fitted: config -> what its network and input are made of.
+    """
+    return any(footprint(merged(main, [overlay]), FITTED) != entries for main, entries in fitted.items())
 
 
 class _Dumper(yaml.SafeDumper):

@@ -9,6 +9,7 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from fedmed.reports import plots
 from fedmed.reports.label_charts import (
     confusion_maps,
     confusions_of,
@@ -19,7 +20,7 @@ from fedmed.reports.label_charts import (
     spoken,
 )
 from fedmed.reports.palette import TRUTH_INK, site_colours
-from fedmed.reports.plots import panels_of, svg
+from fedmed.reports.plots import panels_of
 from fedmed.reports.roc import calls_and_hits, name_sites, unit_square
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, number, read_table
@@ -80,7 +81,7 @@ class VideoReport(ScoredReport):
 
     def values(self, run: Run) -> dict[str, Any]:
         figures = [(site, self.figure(run, site)) for site in run.sites]
-        drawn = [(site, Markup(svg(one, f"videos{n}")) if one else "") for n, (site, one) in enumerate(figures)]
+        drawn = [(site, Markup(plots.svg(one, f"videos{n}")) if one else "") for n, (site, one) in enumerate(figures)]
         names = {"class_charts": list(self.class_charts(run)), "further_charts": list(self.further_charts(run))}
         return super().values(run) | {"drawn": drawn, "videos": self.videos(run), **names}
 
@@ -163,7 +164,7 @@ class PhasesReport(VideoReport):
 
 def _wide(figure: Figure, name: str) -> Markup:
     """A chart as wide as the page; ``name``: unlike all others of it."""
-    return Markup('<figure class="wide">{}</figure>').format(Markup(svg(figure, name)))
+    return Markup('<figure class="wide">{}</figure>').format(Markup(plots.svg(figure, name)))
 
 
 def _one_called(site: str, phases: Sequence[str], table: np.ndarray) -> str:
