@@ -52,25 +52,26 @@ IO_MODULES = {
 IO_CALLS = {"open", "torch.save", "torch.load", "np.save", "np.load", "numpy.save", "numpy.load"}
 
 
-def imported(tree: ast.AST, path: Path) -> dict[str, int]:
+def last_name(function: ast.expr) -> str:
+    """Name of what is called, without what stands before its last dot."""
+    return getattr(function, "attr", "") or getattr(function, "id", "")
+
+
+@cache
+def imported(source: str, path: Path) -> dict[str, int]:
     """Every module named by an import anywhere in the file, inside functions and by importlib too -> line."""
     result: dict[str, int] = {}
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(source, str(path))):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: write imports in full, not relative ones"
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+        elif isinstance(node, ast.Call) and last_name(node.func).endswith(("import_module", "__import__")):
             names = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
         result |= {name: node.lineno for name in names}
     return result
-
-
-@cache
-def parsed(source: str, path: str) -> ast.Module:
-    return ast.parse(source, path)
 
 
 def system_of(parts: list[str]) -> str:
@@ -79,10 +80,9 @@ def system_of(parts: list[str]) -> str:
 
 
 def violations(path: Path, package: str, source: str) -> list[str]:
-    tree = parsed(source, str(path))
     pure = package in PURE or (package == "systems" and path.name == "loss.py")
     result = []
-    for name, line in sorted(imported(tree, path).items()):
+    for name, line in sorted(imported(source, path).items()):
         top, _, rest = name.partition(".")
         part = rest.partition(".")[0]
         if top == "fedmed" and part in MAY_IMPORT and part not in MAY_IMPORT[package] | BASE | {package}:
@@ -97,8 +97,8 @@ def violations(path: Path, package: str, source: str) -> list[str]:
             result.append(f"{path}:{line}: only {' and '.join(sorted(NVFLARE))} may import nvflare")
         if pure and top in IO_MODULES:
             result.append(f"{path}:{line}: {package} does no input or output, but imports {top}")
-    calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    if pure and (used := calls & IO_CALLS):
+    nodes = ast.walk(ast.parse(source)) if pure else ()
+    if used := {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)} & IO_CALLS:
         result.append(f"{path}: {package} does no input or output, but calls {', '.join(sorted(used))}")
     return result
 
@@ -113,7 +113,7 @@ def test_no_two_files_import_one_another():
     modules = {".".join(("fedmed", *path.relative_to(PACKAGE).with_suffix("").parts)): path for _, path in files()}
     graph = {}
     for module, path in modules.items():
-        names = imported(parsed(path.read_text("utf-8"), str(path)), path)
+        names = imported(path.read_text("utf-8"), path)
         graph[module] = {one for name in names for one in (name, name.rpartition(".")[0]) if one in modules} - {module}
     TopologicalSorter(graph).prepare()  # CycleError names a circle
 
