@@ -26,7 +26,7 @@ def write_nifti():
     return write
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def write_pair(write_nifti):
     """Write image ``root/image/<name>.nii.gz`` and a mask of the same name with ``ones`` voxels."""
 

@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import os
+import shutil
 from pathlib import Path
 
 import nibabel as nib
@@ -23,13 +24,26 @@ from fedmed.settings.site import load_site, parse_site
 from tests.commands import fedmed
 
 
-@pytest.fixture
-def folder(tmp_path, write_pair):
-    """Ten patients with two scans each, all with masks."""
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory, write_pair):
+    """Ten patients with two scans each, all with masks. Do not write to it."""
+    root = tmp_path_factory.mktemp("pairs")
     for patient in range(10):
         for scan in range(2):
-            write_pair(tmp_path / "in", f"p{patient}_s{scan}", seed=patient * 2 + scan, ones=1 + patient % 4)
-    return tmp_path / "in"
+            write_pair(root, f"p{patient}_s{scan}", seed=patient * 2 + scan, ones=1 + patient % 4)
+    return root
+
+
+@pytest.fixture
+def folder(pairs, tmp_path):
+    """``pairs``, to be changed."""
+    return shutil.copytree(pairs, tmp_path / "in")
+
+
+@pytest.fixture(scope="module")
+def prepared(pairs, tmp_path_factory):
+    """The site made of ``pairs``. Do not write to it."""
+    return prepare(pairs, tmp_path_factory.mktemp("prepared") / "site")
 
 
 def prepare(folder, out, **options):
@@ -49,9 +63,8 @@ def files(folder):
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_a_labelled_site(folder, tmp_path):
-    out = tmp_path / "site"
-    prepared = prepare(folder, out)
+def test_a_labelled_site(pairs, prepared):
+    out = prepared.out
     names = {"datalist.json", "prepare_report.csv", "prepare_report.md", "site_a.yaml"}
     assert {p.name for p in out.iterdir()} == names
     datalist = lists(out)
@@ -59,33 +72,30 @@ def test_a_labelled_site(folder, tmp_path):
     patients = [{e["patient"] for e in entries} for entries in datalist.values()]
     assert sum(map(len, patients)) == len(set.union(*patients)) == 10
     entry = datalist["training"][0]
-    assert (folder / entry["image"]).is_file() and (folder / entry["label"]).is_file()
-    assert prepared.data_root == folder
+    assert (pairs / entry["image"]).is_file() and (pairs / entry["label"]).is_file()
+    assert prepared.data_root == pairs
 
 
-def test_the_site_yaml_is_one_the_federation_reads(folder, tmp_path):
-    prepare(folder, tmp_path / "site")
-    path = tmp_path / "site" / "site_a.yaml"
+def test_the_site_yaml_is_one_the_federation_reads(pairs, prepared):
+    path = prepared.out / "site_a.yaml"
     site = parse_site("site_a", yaml.safe_load(path.read_text()), path)
-    assert (site.data_root, site.datalist) == (folder, tmp_path / "site" / "datalist.json")
+    assert (site.data_root, site.datalist) == (pairs, prepared.out / "datalist.json")
     assert (site.threads, site.workers, site.amp) == (2, 0, False)
 
 
-def test_training_accepts_what_the_preparation_accepts(folder, tmp_path):
-    prepared = prepare(folder, tmp_path / "site")
+def test_training_accepts_what_the_preparation_accepts(prepared):
     check = Compose([LoadCased(["image", "label"]), CheckCased()])
     for name in ("training", "validation", "testing"):
         for case in load_datalist(prepared.data_root, prepared.out / "datalist.json", name):
             assert check(case)["image"].shape == (1, 10, 9, 6)
 
 
-def test_the_report_measures_every_case(folder, tmp_path):
-    prepare(folder, tmp_path / "site")
-    with (tmp_path / "site" / "prepare_report.csv").open() as file:
+def test_the_report_measures_every_case(pairs, prepared):
+    with (prepared.out / "prepare_report.csv").open() as file:
         rows = {row["case"]: row for row in csv.DictReader(file)}
     assert len(rows) == 20
     row = rows["p3_s1"]
-    values = nib.load(folder / "image" / "p3_s1.nii.gz").get_fdata()
+    values = nib.load(pairs / "image" / "p3_s1.nii.gz").get_fdata()
     assert (row["status"], row["patient"], row["voxels_z"]) == ("used", "p3", "6")
     assert float(row["hu_min"]) == values.min() and float(row["hu_max"]) == values.max()
     assert float(row["hu_mean"]) == pytest.approx(values.mean(), abs=1e-3)
@@ -99,18 +109,18 @@ def test_a_large_mask_has_no_exponent_in_the_table():
     assert list_table(cases)[1][-1] == "6,220"
 
 
-def test_an_unlabelled_site_keeps_masks_for_testing_only(folder, tmp_path):
-    prepare(folder, tmp_path / "site", role="unlabelled")
+def test_an_unlabelled_site_keeps_masks_for_testing_only(pairs, tmp_path):
+    prepare(pairs, tmp_path / "site", role="unlabelled")
     datalist = lists(tmp_path / "site")
     assert counts(tmp_path / "site") == {"testing": 4, "unlabeled": 16}
     assert all("label" in e for e in datalist["testing"])
     assert not any("label" in e for e in datalist["unlabeled"])
 
 
-def test_scans_without_masks_make_an_unlabelled_site(folder, tmp_path):
-    prepared = prepare(folder, tmp_path / "site", masks=None)
+def test_scans_without_masks_make_an_unlabelled_site(pairs, tmp_path):
+    prepared = prepare(pairs, tmp_path / "site", masks=None)
     assert "None" not in (tmp_path / "site" / "prepare_report.md").read_text()
-    assert counts(tmp_path / "site") == {"unlabeled": 20} and prepared.data_root == folder / "image"
+    assert counts(tmp_path / "site") == {"unlabeled": 20} and prepared.data_root == pairs / "image"
 
 
 def test_a_scan_without_mask_is_kept_away_from_its_tested_patient(folder, tmp_path):
@@ -122,31 +132,37 @@ def test_a_scan_without_mask_is_kept_away_from_its_tested_patient(folder, tmp_pa
     assert len(left) == 4 and all("left out" in case.notes[0] for case in left)
 
 
-def test_the_same_command_writes_the_same_bytes(folder, tmp_path):
-    prepare(folder, tmp_path / "a" / "site")
-    first = files(tmp_path / "a")
-    for workers in (1, 2):
-        prepare(folder, tmp_path / "a" / "site", workers=workers)
-        assert files(tmp_path / "a") == first
-    prepare(folder, tmp_path / "a" / "site", seed=1)
-    assert files(tmp_path / "a")["site/datalist.json"] != first["site/datalist.json"]
+@pytest.fixture
+def again(prepared, tmp_path):
+    """A place at which ``prepared`` lies already, with paths of that place."""
+    out = shutil.copytree(prepared.out, tmp_path / "site")
+    for path in out.iterdir():
+        path.write_text(path.read_text().replace(str(prepared.out), str(out)))
+    return out
 
 
-def test_preparing_again_leaves_other_files_alone_and_keeps_an_edited_yaml(folder, tmp_path):
-    out = tmp_path / "site"
-    prepare(folder, out)
+def test_the_same_command_writes_the_same_bytes(pairs, again):
+    first = files(again)
+    prepare(pairs, again, workers=2)
+    assert files(again) == first
+    prepare(pairs, again, seed=1)
+    assert files(again)["datalist.json"] != first["datalist.json"]
+
+
+def test_preparing_again_leaves_other_files_alone_and_keeps_an_edited_yaml(pairs, again):
+    out = again
     (out / "mine.txt").write_text("mine")
     (out / "site_a.yaml").write_text("threads: 9\n")
-    prepare(folder, out)
+    prepare(pairs, out)
     assert (out / "mine.txt").read_text() == "mine" and (out / "site_a.yaml.before").read_text() == "threads: 9\n"
     assert "data_root" in (out / "site_a.yaml").read_text()
 
 
-def test_a_foreign_datalist_is_not_overwritten(folder, tmp_path):
+def test_a_foreign_datalist_is_not_overwritten(pairs, tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "datalist.json").write_text("{}")
     with pytest.raises(DataError, match="not written by a preparation"):
-        prepare(folder, tmp_path / "site")
+        prepare(pairs, tmp_path / "site")
     assert files(tmp_path / "site") == {"datalist.json": b"{}"}
 
 
@@ -335,28 +351,28 @@ def test_dicom_is_converted_and_nifti_joins_it(tmp_path, write_dicom, write_nift
     assert patients["ct0"] == patients["ct1"] != patients["ct2"]
 
 
-def test_the_command(folder, tmp_path, capsys):
+def test_the_command(pairs, tmp_path, capsys):
     main = fedmed("prepare", "ct")
-    arguments = [str(folder / "image"), "--out", str(tmp_path / "site"), "--site", "site_a", "--workers", "1"]
-    assert main([*arguments, "--masks", str(folder / "mask"), "--split", "0", "0", "1"]) == 0
+    arguments = [str(pairs / "image"), "--out", str(tmp_path / "site"), "--site", "site_a", "--workers", "1"]
+    assert main([*arguments, "--masks", str(pairs / "mask"), "--split", "0", "0", "1"]) == 0
     assert "20 of 20 volumes" in capsys.readouterr().out
     assert list(lists(tmp_path / "site")) == ["testing"]
     arguments[0] = str(tmp_path / "nowhere")
     assert main(arguments) == 2 and "nowhere, does not exist" in capsys.readouterr().err
 
 
-def test_an_error_while_writing_is_reported_and_leaves_nothing(folder, tmp_path, monkeypatch):
+def test_an_error_while_writing_is_reported_and_leaves_nothing(pairs, tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("fedmed.data.prepare.write.write_files", full)
     with pytest.raises(DataError, match="No space left"):
-        prepare(folder, tmp_path / "out" / "site")
+        prepare(pairs, tmp_path / "out" / "site")
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_copy_makes_a_site_that_stands_alone(folder, tmp_path):
-    prepared = prepare(folder, tmp_path / "site", copy=True)
+def test_copy_makes_a_site_that_stands_alone(pairs, tmp_path):
+    prepared = prepare(pairs, tmp_path / "site", copy=True)
     (case,) = load_datalist(tmp_path / "site", tmp_path / "site" / "datalist.json", "testing")[:1]
     assert prepared.data_root == tmp_path / "site" and f"{tmp_path}/site/prepared/masks/" in case["label"]
 
@@ -372,8 +388,8 @@ def test_names_that_no_table_was_made_for(folder, tmp_path):
     assert len(load_datalist(folder / "image", tmp_path / "site" / "datalist.json", "unlabeled")) == 20
 
 
-def test_without_a_folder_to_write_the_site_is_where_fedmed_finds_it(folder, tmp_path, monkeypatch):
+def test_without_a_folder_to_write_the_site_is_where_fedmed_finds_it(pairs, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDMED_HOME", str(tmp_path / "home"))
-    line = [str(folder / "image"), "--masks", str(folder / "mask"), "--site", "site_a", "--workers", "1"]
+    line = [str(pairs / "image"), "--masks", str(pairs / "mask"), "--site", "site_a", "--workers", "1"]
     assert fedmed("prepare", "ct")([*line, "--patient-pattern", "^(p.*)_s"]) == 0
-    assert load_site("site_a").data_root == folder
+    assert load_site("site_a").data_root == pairs
