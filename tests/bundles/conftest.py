@@ -8,7 +8,6 @@ import pytest
 from monai.bundle import ConfigParser
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.bundle_parser import YAML_READER
 from fedmed_demo import demo_site
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "covid_ct_segmentation"
@@ -16,14 +15,6 @@ sys.path += [str(folder) for folder in sorted(BUNDLE.parent.iterdir())]  # whose
 TINY = {"patch_size": [16, 16, 16], "window_size": [48, 48, 16], "batch_size": 2, "epoch_length": 2, "max_epochs": 1}
 # Sizes for the tiny sites, whose voxels are 5 to 6 mm wide.
 TINY |= {"pixdim": [6.0, 6.0, 16.0], "val_interval": 1, "device": "cpu"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_reader():
-    """MONAI reads configurations as FedMed does, by libyaml: it is ten times as quick."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("monai.bundle.config_parser.CheckKeyDuplicatesYamlLoader", YAML_READER)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -137,11 +137,11 @@ def test_a_file_of_another_network_is_one_clear_error(store_of, fedmed_home, tmp
     alexnet = write(tmp_path / "alexnet.pth", plain_shapes(ALEXNET))
     with pytest.raises(BundleInputError, match="alexnet.pth does not fit VGG13: tensor 'features.2.weight' is missing"):
         load_imagenet(vgg, alexnet)
-    other = plain_shapes(VGG) | {"features.5.weight": (128, 64, 5, 5)}
-    with pytest.raises(BundleInputError, match=r"'features.5.weight' has shape .* 5\) instead of \(128, 64, 3"):
-        load_imagenet(vgg, write(tmp_path / "other.pth", other))
     deeper = resnet18_shapes() | {"layer1.2.conv1.weight": (64, 64, 3, 3)}  # as a ResNet-34 has
     resnet = ToolNet(FrameEncoder(), 512, 6)
+    other = resnet18_shapes() | {"layer2.0.conv2.weight": (128, 128, 5, 5)}
+    with pytest.raises(BundleInputError, match=r"'encoder.layer2.0.conv2.weight' has shape .* 5\) instead of \(128, 1"):
+        load_imagenet(resnet, write(tmp_path / "other.pth", other))
     with pytest.raises(BundleInputError, match="'encoder.layer1.2.conv1.weight' is unknown; give torchvision's"):
         load_imagenet(resnet, write(tmp_path / "deeper.pth", deeper))
     with pytest.raises(BundleInputError, match="holds values that are not finite"):
