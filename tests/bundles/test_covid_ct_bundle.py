@@ -30,7 +30,7 @@ def workflow(configs, names, kind, **values):
 
 @pytest.mark.parametrize(
     ("names", "site"),
-    [(("train",), "ct_north"), (("train", "demo"), "ct_north"), (("train", "unlabelled", "consistency"), "ct_east")],
+    [(("train",), "ct_north"), (("train", "demo", "unlabelled", "consistency"), "ct_east")],
 )
 def test_training_properties(configs, site_facts, names, site):
     values = {**site_facts(site), "patch_size": [16, 16, 16]}
@@ -207,6 +207,7 @@ def test_train_evaluate_infer(configs, site_facts, tmp_path, bundle):
     """The three ways to run the bundle, without FedMed's federation, on the same weights."""
     facts = {**site_facts(), "ckpt_dir": str(tmp_path / "models"), "output_dir": str(tmp_path / "eval")}
     training = workflow(configs, ["train", "demo"], "train", **facts)
+    assert training.check_properties() == []
     training.run()
     weights = tmp_path / "models" / "model.pt"
     assert set(torch.load(weights, weights_only=True)) == set(training.network_def.state_dict())

@@ -80,15 +80,17 @@ def test_the_patch_is_the_median_image_cut_where_it_is_largest_until_two_fit():
         patch_size(shape, spacing, per_voxel(1), 1000)
 
 
-def test_a_plan_for_a_real_network_respects_the_smallest_memory_and_says_whose():
+def test_a_plan_for_a_real_network_respects_the_smallest_memory_and_says_whose(monkeypatch):
     bundle = Bundle(CT, ["demo"])
+    memory = NetworkMemory(bundle)
+    # One for all plans, which looks at each patch once.
+    monkeypatch.setattr("fedmed.checks.training_plan.NetworkMemory", lambda of: memory if of is bundle else None)
     sizes = {"spacing": (2, 2, 5), "shape": (128, 128, 48)}
     big, small = ({"a": site(memory=24, **sizes), "b": site(memory=gib, images=200, **sizes)} for gib in (24, 2))
     plans = [make_plan(sites, bundle) for sites in (big, small)]
     patches = [plan.settings["patch_size"] for plan in plans]
     assert math.prod(patches[1]) < math.prod(patches[0]) and plans[0].settings["pixdim"] == [2, 2, 5]
     assert "80% of the 2 GiB of b's GPU" in plans[1].reasons["patch_size"]
-    memory = NetworkMemory(bundle)
     for plan, gib in zip(plans, (24, 2), strict=True):
         assert memory.needed(plan.settings["patch_size"], plan.settings["batch_size"]) <= 0.8 * gib * 2**30
         assert plan.settings.keys() == plan.reasons.keys() == {"pixdim", "patch_size", "window_size", "batch_size"}

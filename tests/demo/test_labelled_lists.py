@@ -1,6 +1,7 @@
 """A list with every mask, beside that of a synthetic site."""
 
 import json
+import shutil
 
 import nibabel as nib
 import numpy as np
@@ -36,7 +37,7 @@ def test_scans_without_masks_get_them_and_nothing_else_changes(tmp_path):
         assert all("label" in case for case in load_datalist(folder, path, name))
     for entry in lists["training"]:
         image, mask = nib.load(folder / entry["image"]), nib.load(folder / entry["label"])
-        scans = [make_scan(tiny(SITES["ct_east"]), entry["patient"], diseased=ill) for ill in (True, False)]
+        scans = (make_scan(tiny(SITES["ct_east"]), entry["patient"], diseased=ill) for ill in (True, False))
         drawn = next(scan for scan in scans if np.array_equal(scan.image, image.get_fdata()))
         assert np.array_equal(mask.get_fdata(), drawn.mask) and np.array_equal(image.affine, mask.affine)
     stamps = files(folder)
@@ -45,7 +46,9 @@ def test_scans_without_masks_get_them_and_nothing_else_changes(tmp_path):
 
 
 @pytest.mark.parametrize("site", ["ct_north", "ct_west"])
-def test_nobody_is_tested_on_who_trained_or_was_tested_on_in_the_demo(tmp_path, site):
+def test_nobody_is_tested_on_who_trained_or_was_tested_on_in_the_demo(fedmed_home, tmp_path, site):
+    made = demo_site(KIND, site, fedmed_home)
+    shutil.copytree(made, tmp_path / made.relative_to(fedmed_home))
     path = labelled_list(KIND, site, tmp_path)
     lists, local = json.loads(path.read_text()), json.loads((path.parent / "datalist.json").read_text())
     assert not patients(lists, "testing") & (patients(lists, "training", "validation") | patients(local, *local))

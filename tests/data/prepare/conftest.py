@@ -7,6 +7,8 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from fedmed.data.prepare.pool import run_all
+
 
 def scan_values(seed: int = 0, shape: tuple[int, ...] = (10, 9, 6)) -> np.ndarray:
     """HU between air and bone."""
@@ -37,6 +39,13 @@ def write_pair(write_nifti):
         write_nifti(root / "mask" / f"{name}.nii.gz", mask)
 
     return write
+
+
+@pytest.fixture
+def read_here(monkeypatch):
+    """DICOM is read in this process, where one of its own is not the question: each loads ITK, for four seconds."""
+    monkeypatch.setattr("fedmed.data.prepare.dicom_folder.read_apart", lambda work, *arguments: work(*arguments))
+    monkeypatch.setattr("fedmed.data.prepare.ct_inspect.run_all", lambda *given, apart, died: run_all(*given))
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from fedmed.data.prepare.dicom_folder import series_in
 from fedmed.data.structure import Structure
 from tests.commands import fedmed
 
+pytestmark = pytest.mark.usefixtures("read_here")
 STORED = np.random.default_rng(3).integers(0, 1500, (7, 6, 8)).astype(np.uint16)
 LAST = "slice001.dcm"  # the uppermost of eight: without it the series is only shorter
 

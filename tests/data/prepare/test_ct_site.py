@@ -322,6 +322,7 @@ def test_masks_of_other_names_are_refused_with_a_way_to_say_them(folder, tmp_pat
     assert remedy in str(refused.value)
 
 
+@pytest.mark.usefixtures("read_here")
 def test_dicom_is_converted_and_nifti_joins_it(tmp_path, write_dicom, write_nifti):
     stored = np.random.default_rng(1).integers(0, 1500, (7, 6, 5)).astype(np.uint16)
     for number, patient in enumerate(["A", "A", "B", "C"]):

@@ -10,6 +10,7 @@ from fedmed.data.prepare.dicom import convert_series, read_series
 from fedmed.data.prepare.dicom_folder import checked_series, series_in
 from fedmed.errors import DataError
 
+pytestmark = pytest.mark.usefixtures("read_here")
 STORED = np.random.default_rng(3).integers(0, 1500, (7, 6, 5)).astype(np.uint16)
 
 
