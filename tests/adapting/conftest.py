@@ -1,6 +1,8 @@
 """Bundles with weights that nobody trained, and hospitals' images."""
 
 import json
+import shutil
+from functools import cache
 
 import numpy as np
 import pytest
@@ -28,12 +30,13 @@ def few_figures(request, monkeypatch):
         monkeypatch.setattr("fedmed.adapting.page._figures", lambda adapted, references: [])
 
 
-@pytest.fixture
-def bundle(tmp_path):
-    """Return a function: name of an installed bundle, references that it carries -> a folder as an export makes it."""
+@pytest.fixture(scope="session")
+def made_bundles(tmp_path_factory):
+    """Return a function: name of an installed bundle -> a folder as an export makes it. Do not write to it."""
 
-    def bundle(name="cxr_classification", references=None):
-        root, (overlays, values) = tmp_path / "given" / name, SMALL[name]
+    @cache
+    def made(name):
+        root, (overlays, values) = tmp_path_factory.mktemp("made") / name, SMALL[name]
         copy_parts(SHIPPED_BUNDLES / name, root)
         files = [SHIPPED_BUNDLES / name / "configs" / f"{overlay}.yaml" for overlay in overlays]
         config = merged(SHIPPED_BUNDLES / name / "configs" / "inference.yaml", files, values)
@@ -43,11 +46,22 @@ def bundle(tmp_path):
         parser.get_parsed_content("initialize")
         (root / "models").mkdir()
         torch.save(parser.get_parsed_content("network_def").state_dict(), root / "models" / "model.pt")
+        return root
+
+    return made
+
+
+@pytest.fixture
+def bundle(tmp_path, made_bundles):
+    """Return a function: name of an installed bundle, references that it carries -> a folder as an export makes it."""
+
+    def bundle(name="cxr_classification", references=None):
+        root = shutil.copytree(made_bundles(name), tmp_path / "given" / name)
         path = root / "configs" / "metadata.json"
         metadata = json.loads(path.read_text())
         metadata["federation"] = {"references": references} if references else {}
         path.write_text(json.dumps(metadata))
-        write_digests(root, {"bundle": name, "overlays": overlays})
+        write_digests(root, {"bundle": name, "overlays": SMALL[name][0]})
         return root
 
     return bundle

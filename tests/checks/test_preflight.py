@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
+from nvflare.lighter.prov_utils import prepare_builders
+from nvflare.lighter.provision import prepare_project
+from nvflare.lighter.provisioner import Provisioner
 
 from fedmed.checks import site_check as preflight_module
 from fedmed.checks.machine import Connection, tls_connect
@@ -35,10 +37,8 @@ def kits(tmp_path_factory):
     people = [{"name": "a@lead.org", "type": "admin", "org": "lead", "role": "project_admin"}]
     sites = [server, {"name": "hospital_k", "type": "client", "org": "k"}, *people]
     project = {"api_version": 3, "name": "study", "participants": sites, "builders": builders}
-    (folder / "project.yml").write_text(yaml.safe_dump(project))
+    Provisioner(str(folder / "workspace"), prepare_builders(project)).provision(prepare_project(project))
     environment = {**os.environ, "HOME": str(folder), "OMP_NUM_THREADS": "1"}
-    program = [str(Path(sys.executable).parent / "nvflare"), "provision", "-p", "project.yml", "-w", "workspace"]
-    subprocess.run(program, cwd=folder, env=environment, check=True, capture_output=True)
     made = folder / "workspace" / "study" / "prod_00"
     _private_stores(made / "localhost")
     line = [sys.executable, "-m", "nvflare.private.fed.app.server.server_train", "-m", str(made / "localhost")]

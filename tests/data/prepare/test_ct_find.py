@@ -6,6 +6,8 @@ import pytest
 from fedmed.data.prepare.ct_find import find_volumes
 from fedmed.errors import DataError
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 
 def touch(root, *names):
     for name in names:

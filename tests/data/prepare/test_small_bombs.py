@@ -150,6 +150,7 @@ def _peak(folder: Path) -> int:
     return 1024 * int(re.search(r"VmHWM:\s+(\d+)", STATUS.read_text()).group(1))
 
 
+@pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize("copy", [False, True])
 def test_what_is_written_may_be_read_by_its_owner_only(scans, tmp_path, write_dicom, copy):
     before = os.umask(0o022)
