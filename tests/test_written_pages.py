@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import write_pages as module
@@ -14,10 +15,15 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 SITES = sorted((CHECKOUT / "site_configs" / "demo").glob("*.yaml"))
 
 
-def errors(name, values):
+@cache
+def validator(name):
     schema = json.loads((CHECKOUT / "docs" / "schema" / f"{name}.json").read_text())
     Draft202012Validator.check_schema(schema)
-    return sorted("/".join(map(str, error.absolute_path)) for error in Draft202012Validator(schema).iter_errors(values))
+    return Draft202012Validator(schema)
+
+
+def errors(name, values):
+    return sorted("/".join(map(str, error.absolute_path)) for error in validator(name).iter_errors(values))
 
 
 def test_what_is_written_is_current(monkeypatch, tmp_path, capsys):

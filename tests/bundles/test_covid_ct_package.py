@@ -190,9 +190,17 @@ def refusing():
     return ahnet()
 
 
-def test_the_encoder_computes_on_slices_what_the_2d_network_computes(resnet):
-    flat, path = resnet
-    network = prepare_network(ahnet(), path).eval()
+@pytest.fixture(scope="module")
+def loaded(resnet):
+    """A network with the weights of ``resnet``, and what its decoder was before. Do not change it."""
+    torch.manual_seed(1)
+    network = ahnet()
+    decoder = {name: p.clone() for name, p in network.named_parameters() if name.startswith(("up", "dense", "final"))}
+    return prepare_network(network, resnet[1]).eval(), decoder
+
+
+def test_the_encoder_computes_on_slices_what_the_2d_network_computes(resnet, loaded):
+    flat, network = resnet[0], loaded[0]
     with torch.no_grad():
         image = torch.randn(1, 64, 12, 12, 3)
         for z in range(3):
@@ -203,12 +211,8 @@ def test_the_encoder_computes_on_slices_what_the_2d_network_computes(resnet):
         assert torch.allclose(network.layer2(image)[..., 1], expected, rtol=1e-3, atol=1e-3 * expected.abs().max())
 
 
-def test_the_encoder_equals_monai_s_copy_and_has_running_statistics_too(resnet):
-    flat, path = resnet
-    torch.manual_seed(1)
-    network, reference = ahnet(), ahnet()
-    decoder = {name: p.clone() for name, p in network.named_parameters() if name.startswith(("up", "dense", "final"))}
-    load_encoder(network, path)
+def test_the_encoder_equals_monai_s_copy_and_has_running_statistics_too(resnet, loaded):
+    flat, (network, decoder), reference = resnet[0], loaded, ahnet()
     flat.bn0 = flat.bn1
     reference.copy_from(flat)
     for name, parameter in reference.named_parameters():
