@@ -28,7 +28,6 @@ from fedmed.data.prepare.volume_faults import (
     value_faults,
     value_notes,
 )
-from fedmed.data.structure import three_digits
 from fedmed.errors import DataError, first_line
 
 MOVED = "the mask's axes are in another order or direction than the image's; moved onto its grid, voxel by voxel"
@@ -158,6 +157,8 @@ def _inspect_mask(
 
 def list_table(cases: Sequence[Case]) -> Rows:
     """Rows (list, cases, patients, slice spacing, HU range, median mask volume), a heading first."""
+    from fedmed.data.structure import three_digits  # loads pydantic, which no process that inspects needs
+
     rows: Rows = [("list", "cases", "patients", "slice spacing (mm)", "HU", "mask, median (ml)")]
     for name, members in listed(cases).items():
         patients = {case.patient for case in members}
