@@ -425,3 +425,11 @@ def quick_monai():
         patch.setattr("monai.bundle.config_parser.CheckKeyDuplicatesYamlLoader", bundle_parser.YAML_READER)
         patch.setattr("monai.bundle.config_parser.ComponentLocator", bundle_parser._Locator)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def torch_hands_its_records_on():
+    """PyTorch has some seventy loggers that do not, and pytest would put a handler at each of them six times a test."""
+    for logger in logging.Logger.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger) and logger.name.startswith("torch"):
+            logger.propagate = True
