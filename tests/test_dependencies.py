@@ -1,6 +1,7 @@
 """Dependencies point one way: flare → federation → jobs → systems → training → data; no two systems meet."""
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -57,11 +58,20 @@ def last_name(function: ast.expr) -> str:
     return getattr(function, "attr", "") or getattr(function, "id", "")
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All below a node but expressions, which are most of it."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from statements(child)
+
+
 @cache
 def imported(source: str, path: Path) -> dict[str, int]:
     """Every module named by an import anywhere in the file, inside functions and by importlib too -> line."""
     result: dict[str, int] = {}
-    for node in ast.walk(ast.parse(source, str(path))):
+    tree = ast.parse(source, str(path))
+    for node in ast.walk(tree) if "import_module" in source or "__import__" in source else statements(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

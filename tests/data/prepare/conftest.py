@@ -42,9 +42,14 @@ def write_pair(write_nifti):
 
 
 @pytest.fixture
-def read_here(monkeypatch):
-    """DICOM is read in this process, where one of its own is not the question: each loads ITK, for four seconds."""
+def found_here(monkeypatch):
+    """DICOM series are found in this process, where one of its own is not the question: each loads ITK for seconds."""
     monkeypatch.setattr("fedmed.data.prepare.dicom_folder.read_apart", lambda work, *arguments: work(*arguments))
+
+
+@pytest.fixture
+def read_here(found_here, monkeypatch):
+    """DICOM series are found and read in this process."""
     monkeypatch.setattr("fedmed.data.prepare.ct_inspect.run_all", lambda *given, apart, died: run_all(*given))
 
 

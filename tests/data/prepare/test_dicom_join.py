@@ -9,6 +9,7 @@ import pytest
 from fedmed.data.prepare.ct_site import prepare_site
 from fedmed.errors import DataError
 
+pytestmark = pytest.mark.usefixtures("read_here")
 STORED = np.random.default_rng(0).integers(0, 2000, (8, 8, 12)).astype(np.uint16)
 
 

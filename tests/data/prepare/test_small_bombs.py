@@ -104,6 +104,7 @@ def test_links_in_a_loop_are_left_out_or_refused_as_before(scans, tmp_path):
     assert refused.keys() == {"loop", "other"} and "unreadable" in refused["loop"]
 
 
+@pytest.mark.usefixtures("found_here")
 def test_a_crafted_slice_refuses_its_series_alone(tmp_path, write_dicom):
     stored = np.random.default_rng(0).integers(0, 2000, (8, 8, 4)).astype(np.uint16)
     for name in ("a", "b", "c"):
@@ -120,6 +121,7 @@ def test_a_hidden_pipe_beside_slices_is_named(tmp_path, write_dicom):
     assert ".lock: is a named pipe, not a file" in fault
 
 
+@pytest.mark.usefixtures("read_here")
 def test_a_series_of_too_many_voxels_is_refused_by_its_headers(tmp_path, write_dicom, change_dicom):
     write_dicom(tmp_path / "in" / "a", np.ones((4, 4, 3), np.uint16))
     change_dicom(tmp_path / "in" / "a", Rows=60_000, Columns=60_000)
