@@ -107,7 +107,7 @@ def test_links_in_a_loop_are_left_out_or_refused_as_before(scans, tmp_path):
 @pytest.mark.usefixtures("found_here")
 def test_a_crafted_slice_refuses_its_series_alone(tmp_path, write_dicom):
     stored = np.random.default_rng(0).integers(0, 2000, (8, 8, 4)).astype(np.uint16)
-    for name in ("a", "b", "c"):
+    for name in ("b", "c"):  # each that is read costs a process that loads ITK
         write_dicom(tmp_path / "in" / name, stored + ord(name), patient=name)
     crafted(tmp_path / "in" / "b" / "crafted.dcm")
     refused = reasons(prepare_site(tmp_path / "in", tmp_path / "site", "s"))
