@@ -102,6 +102,7 @@ def label_server(label_env, fedmed_home):
             ready.wait(READY_SECONDS)
             assert server.said and server.said[-1].startswith(READY), "".join(server.said)
             yield server
+            assert server.stop() in (0, -signal.SIGKILL), "it ends well when asked to, unless a test has killed it"
         finally:
             server.stop()
             reader.join(10)

@@ -3,17 +3,21 @@
 import contextlib
 import http.server
 import os
+import signal
 import threading
 import time
 
 import psutil
 import pytest
+import serve
 from fedmed_label import process
 from fedmed_label.bundles import read_bundle
 from fedmed_label.door import Rules
 from fedmed_label.instance import YOUNG, environment, instance, remove_leftovers
 
+from fedmed.bundles.digests import whole_digest
 from fedmed.errors import FedMedError
+from tests.e2e.conftest import free_port
 
 STUBBORN = """#!/usr/bin/env bash
 trap '' TERM
@@ -69,6 +73,31 @@ def test_what_does_not_end_when_asked_is_ended(start, monkeypatch):
     assert len(family) == 2
     server.stop()
     assert not psutil.wait_procs(family, timeout=600)[1]
+
+
+def test_a_launcher_that_is_interrupted_ends_all_that_it_started_and_leaves_the_studies_alone(
+    make_bundle, tmp_path, fedmed_home, monkeypatch
+):
+    (program := tmp_path / "program").write_text("#!/usr/bin/env bash\nsleep 1000 &\necho started\nwait\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(process.sys, "executable", str(program))
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "one.png").write_bytes(b"a picture")
+    bundle = make_bundle()
+    words = [str(tmp_path / "studies"), str(bundle), "--trust", whole_digest(bundle), "--port", str(free_port())]
+    launcher = os.fork()  # a process of its own, which signals reach
+    if not launcher:
+        os._exit(serve.main([*words, "--work", str(tmp_path / "work")]))
+    deadline = time.monotonic() + 600
+    while not (logs := [log for log in fedmed_home.glob("label/server-*/server.log") if "started" in log.read_text()]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    started = psutil.Process(launcher).children(recursive=True)
+    os.kill(launcher, signal.SIGINT)
+    assert os.waitstatus_to_exitcode(os.waitpid(launcher, 0)[1]) == 0
+    assert len(started) == 2 and not psutil.wait_procs(started, timeout=600)[1]
+    assert not logs[0].parent.exists()
+    assert [path.read_bytes() for path in (tmp_path / "studies").iterdir()] == [b"a picture"]
 
 
 def test_the_server_has_its_own_folders_and_no_others_settings(start, fedmed_home):
