@@ -13,6 +13,7 @@ import torch
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from fedmed.bundles.find import find_bundle
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
@@ -23,10 +24,12 @@ from tests.e2e import runs
 from tests.e2e.runs import PATIENT
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
+SMALL = {"_target_": "SegResNet", "spatial_dims": 3, "in_channels": 1, "out_channels": 2, "init_filters": 8}
+SMALL |= {"blocks_down": [1, 1], "blocks_up": [1]}  # a twentieth of the demo's bytes, and of the time to search them
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, write_tiny_job, tiny_site_configs, tap):
+def run(tmp_path_factory, write_tiny_job, lively, tiny_site_configs, tap):
     """A finished run; ct_south has lost an image that lies in a folder named after a patient."""
     root = tmp_path_factory.mktemp("leaves")
     (root / "configs").mkdir()
@@ -38,16 +41,17 @@ def run(tmp_path_factory, write_tiny_job, tiny_site_configs, tap):
     runs.lose(data, "training", "image")
     values = {"data_root": str(data), "device": "cpu", "cache_dir": str(root / "cache")}
     (root / "configs" / "ct_south.yaml").write_text(yaml.safe_dump(values))
-    small = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [48, 40, 16], "pixdim": [8.0, 8.0, 16.0]}
-    lively = {**small, "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
-    spec = {"rounds": 2, "sharing": "block_6", "min_clients": 2, "gain": True}
+    bundle = shutil.copytree(find_bundle("covid_ct_segmentation"), root / "bundles" / "covid_ct_segmentation")
+    (bundle / "configs" / "small.yaml").write_text(yaml.safe_dump({"network_def": SMALL}))
+    spec = {"rounds": 2, "sharing": "block_6", "min_clients": 2, "gain": True, "overlays": ["demo", "small"]}
     spec |= {"algorithm": "scaffold", "server_step": "adamw"}
-    spec["overrides"] = {"supervised": small, "unsupervised": lively}
-    job = write_tiny_job(root, "leaves", sites=SITES, **spec)
-    environment = {**tap(root), "FEDMED_SITE_CONFIGS": str(root / "configs")}
-    printed = runs.simulate(job, root / "ws", 3, environment)
-    assert f"{PATIENT}.nii.gz" in printed, "the site itself is told why it cannot work"
-    return root
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDMED_BUNDLES", str(bundle.parent))
+        job = write_tiny_job(root, "leaves", sites=SITES, overrides=lively, **spec)
+        environment = {**tap(root), "FEDMED_SITE_CONFIGS": str(root / "configs")}
+        printed = runs.simulate(job, root / "ws", 3, environment)
+        assert f"{PATIENT}.nii.gz" in printed, "the site itself is told why it cannot work"
+        yield root
 
 
 @pytest.fixture(scope="module")
