@@ -4,15 +4,16 @@ The same run equals the in-process loop bit by bit, and the command leaves its r
 tells nobody why is in test_what_leaves_a_site.py.
 """
 
+import contextlib
+import io
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
 import yaml
 
+from fedmed.bundles.find import find_bundle
 from fedmed.durable_files import load_tensors
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
@@ -21,17 +22,19 @@ from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.privacy.limits import read_ledger
 from fedmed.recovery.model_store import ModelStore
 from fedmed_demo import demo_site
+from tests.commands import fedmed
 from tests.e2e import runs
 from tests.e2e.runs import PATIENT
 
 SITES = ("cxr_metro", "cxr_rural")
 VALUES = ["mu", "sigma", "n"]
 SMALL = {"batch_size": 4, "queue_size": 16, "metadata_min_images": 4, "rsa_samples": 8, "learning_rate": 0.02}
+NARROW = {"encoder_widths": [8, 8, 16, 32]}  # a tenth of the demo's bytes are quicker to search
 SPEC = {
     "rounds": 3,
     "epochs": 1.0,
     "bundle": "cxr_classification",
-    "overlays": ["demo"],
+    "overlays": ["demo", "narrow"],
     "method": {"path": "fedmed.systems.fedmoco.method.FedMoCo", "args": {"exchange_from": 1}},
     "select": "last",
     "evaluate": False,
@@ -52,17 +55,30 @@ def run(tmp_path_factory, fedmed_home, tap):
         values = {"data_root": str(data), "device": "cpu", "threads": 1, "cache_dir": str(root / "cache" / site)}
         (root / "configs" / f"{site}.yaml").write_text(yaml.safe_dump({**values, "privacy": privacy}))
     runs.name_after_a_patient(root / "data" / SITES[0], "unlabeled", "image")
-    job = write_job(Job.of({"name": "xray", "sites": dict.fromkeys(SITES, "unsupervised"), **SPEC}), root / "xray")
+    bundle = shutil.copytree(find_bundle(SPEC["bundle"]), root / "bundles" / SPEC["bundle"])
+    (bundle / "configs" / "narrow.yaml").write_text(yaml.safe_dump(NARROW))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FEDMED_SITE_CONFIGS", str(root / "configs"))
-        command = [sys.executable, "-m", "fedmed", "simulate", str(job), "--workspace", "ws"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=root, env=tap(root))
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        reported = []
-        patch.setattr(Client, "metadata", noted(Client.metadata, reported))
-        patch.setattr(Client, "train", noted(Client.train, reported))
+        patch.setenv("FEDMED_BUNDLES", str(bundle.parent))
+        job = write_job(Job.of({"name": "xray", "sites": dict.fromkeys(SITES, "unsupervised"), **SPEC}), root / "xray")
+        yield root, *finished(job, root, tap(root), patch)
+
+
+def finished(job, root, environment, patch):
+    """Run the job both ways; return what crossed the loop and what the command printed."""
+    for name, value in {**environment, "FEDMED_SITE_CONFIGS": str(root / "configs")}.items():
+        patch.setenv(name, value)  # the simulator's processes get them too
+    patch.setattr("fedmed.reports.run_page.drawn", lambda run, named: dict.fromkeys(named))  # nobody looks at charts
+    patch.setattr("fedmed.reports.plots.svg", lambda figure, name: "")
+    patch.setattr("fedmed.reports.plots.png", lambda figure, path: None)
+    with patch.context() as here, contextlib.redirect_stdout(io.StringIO()) as said:
+        here.chdir(root)
+        assert fedmed("simulate")([str(job), "--workspace", "ws"]) == 0, said.getvalue()[-3000:]
+    reported = []
+    with patch.context() as here:
+        here.setattr(Client, "metadata", noted(Client.metadata, reported))
+        here.setattr(Client, "train", noted(Client.train, reported))
         run_job(job, root / "loop")
-    return root, reported, done.stdout
+    return reported, said.getvalue()
 
 
 def noted(work, reported):
