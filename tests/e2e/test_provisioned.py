@@ -25,7 +25,6 @@ from tests.commands import fedmed
 from tests.e2e.runs import same
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [48, 40, 16], "pixdim": [8.0, 8.0, 16.0]}
 FIRST = {"ct_north": "supervised", "ct_west": "evaluate"}
 LATE = "ct_east"  # joins later, without labels, with a kit that lets jobs bring no code
 
@@ -52,10 +51,9 @@ def whole(start_federation, bait_variables):
 
 
 @pytest.fixture(scope="module")
-def study(whole, write_tiny_job, tmp_path_factory):
+def study(whole, write_tiny_job, lively, tmp_path_factory):
     sites = {**whole.sites, LATE: "unsupervised"}
-    spec = {"sites": sites, "rounds": 2, "custom": False, "overrides": dict.fromkeys(sites.values(), SMALL)}
-    spec["overrides"]["unsupervised"] = {**SMALL, "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
+    spec = {"sites": sites, "rounds": 2, "custom": False, "overrides": lively}
     job = write_tiny_job(tmp_path_factory.mktemp("study"), "study", **spec)
     assert not list(job.rglob("custom"))
     job_id = whole.submit(job)
@@ -88,7 +86,10 @@ def test_a_recipe_in_prod_env_gives_the_same_model(study, whole):
     assert result != study.result and same(*(one["model"] for one in models))
 
 
-def test_the_result_becomes_a_bundle_that_predicts_and_a_report(study, fedmed_home, tmp_path):
+def test_the_result_becomes_a_bundle_that_predicts_and_a_report(
+    study, fedmed_home, tmp_path, no_torchscript, no_charts, monkeypatch
+):
+    monkeypatch.setattr("fedmed.reports.plots.png", lambda figure, path: None)
     bundle = export_bundle(study.result, tmp_path / "covid_ct_segmentation").out
     image = sorted((demo_site("chest_ct_tiny", "ct_west", fedmed_home) / "images").iterdir())[0]
     mask, source = infer_image(bundle, image), nib.load(image)
