@@ -20,7 +20,7 @@ from tests.e2e import runs
 CUSTOM = Path(__file__).parents[1] / "federation" / "custom_parts"
 RULE = {"path": "momentum_rule.ServerMomentum", "args": {"beta": 0.5}}
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
-ROUNDS, STEPS = 3, 2
+ROUNDS, STEPS = 2, 2
 
 
 @pytest.fixture
@@ -58,13 +58,13 @@ def test_a_killed_and_resumed_run_equals_a_whole_one_bit_for_bit(job, tmp_path, 
         assert kept["state"]["rounds"] == [[round, STEPS * round, STEPS * ROUNDS] for round in range(ROUNDS)]
         assert any(g.any() for g in kept["state"]["g"].values())
     assert all(line["speed"] > 0 for line in lines)
-    assert [line.get("bytes_extras", 0) for line in lines] == [0, 48, 48]  # two numbers and two float32, two sites
+    assert [line.get("bytes_extras", 0) for line in lines] == [0, 48]  # two numbers and two float32, two sites
 
     begin = Server.train_tasks
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Server, "train_tasks", lambda self, round: begin(self, round) if round < 2 else _killed())
+        patch.setattr(Server, "train_tasks", lambda self, round: begin(self, round) if not round else _killed())
         run_job(job, tmp_path / "killed")
-    assert (tmp_path / "killed/server/simulate_job/fedmed/checkpoints/round_1.pt").is_file()
+    assert (tmp_path / "killed/server/simulate_job/fedmed/checkpoints/round_0.pt").is_file()
     run_job(job, tmp_path / "killed", resume=True)
     assert runs.same(left(tmp_path / "killed"), expected)
 
