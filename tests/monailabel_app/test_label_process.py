@@ -87,7 +87,11 @@ def test_a_launcher_that_is_interrupted_ends_all_that_it_started_and_leaves_the_
     words = [str(tmp_path / "studies"), str(bundle), "--trust", whole_digest(bundle), "--port", str(free_port())]
     launcher = os.fork()  # a process of its own, which signals reach
     if not launcher:
-        os._exit(serve.main([*words, "--work", str(tmp_path / "work")]))
+        code = 1
+        try:
+            code = serve.main([*words, "--work", str(tmp_path / "work")])
+        finally:
+            os._exit(code)  # whatever happens, no second process goes on with the tests
     deadline = time.monotonic() + 600
     while not (logs := [log for log in fedmed_home.glob("label/server-*/server.log") if "started" in log.read_text()]):
         assert time.monotonic() < deadline
