@@ -433,3 +433,12 @@ def torch_hands_its_records_on():
     for logger in logging.Logger.manager.loggerDict.values():
         if isinstance(logger, logging.Logger) and logger.name.startswith("torch"):
             logger.propagate = True
+
+
+@pytest.fixture
+def unarranged_figures(monkeypatch):
+    """Leave the parts of figures where they are, since to arrange them takes two fifths of drawing: for tests that do
+    not look at where they are."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda self, figure: None)

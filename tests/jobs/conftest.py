@@ -13,3 +13,8 @@ def no_svg(monkeypatch):
 def no_png(monkeypatch):
     """Draw a report's charts in its page alone."""
     monkeypatch.setattr("fedmed.reports.plots.png", lambda figure, path: b"")
+
+
+@pytest.fixture(autouse=True)
+def quick_figures(unarranged_figures):
+    """Draw figures without arranging their parts; no test here looks at where they are."""

@@ -38,3 +38,15 @@ def fake_run(_runs, tmp_path):
 def finished_run(tmp_path_factory):
     """One finished run of four rounds that tests only read."""
     return make_run(tmp_path_factory.mktemp("finished") / "run", rounds=4, refuse=(1,))
+
+
+@pytest.fixture
+def arranged():
+    """Asked for by tests that look at where parts of a figure are."""
+
+
+@pytest.fixture(autouse=True)
+def quick_figures(request):
+    """Draw figures without arranging their parts."""
+    if "arranged" not in request.fixturenames:
+        request.getfixturevalue("unarranged_figures")

@@ -37,7 +37,7 @@ def test_a_panel_a_label_and_a_curve_a_site_that_shows_it(fake_run):
     assert [len(axes.lines) for axes in figure.axes] == [4, 0], "of each site a curve and the threshold"
 
 
-def test_where_nothing_is_called_nothing_is_drawn_outside_of_the_panels(fake_run):
+def test_where_nothing_is_called_nothing_is_drawn_outside_of_the_panels(fake_run, arranged):
     """A line without a point lies at the figure's corner for the layout, which then leaves no room for the panels."""
     run = read_run(fake_run())
     frames = run.sites[0].folder / "evaluation" / "frames"
