@@ -71,7 +71,8 @@ def gain(run, site):
 
 
 def shown(run):
-    return " ".join(records.shown(*on_screen(read_with_controls(run)), width=1000).split())
+    """What a terminal shows of a run that was read, on one line."""
+    return " ".join(records.shown(*on_screen(run), width=1000).split())
 
 
 def test_the_headline_is_the_gain_of_the_site_without_labels(pair):
@@ -94,7 +95,7 @@ def test_page_and_terminal_begin_with_it(pair, tmp_path, charts):
     assert html.index("With and without the sites that have no labels") < html.index("Result at each site")
     assert html.count("<td>no difference detected</td>") == 3 and "<td>better off</td>" in html
     assert 'class="gain"' in html and tmp_path / "gain.png" in written.pngs
-    text = shown(pair)
+    text = shown(read_with_controls(pair))
     assert "ct_east no labels 6 0.717 0.592 +0.125" in text
     assert "ct_north labelled 6 0.592 0.592 +0.000 +0.000 to +0.000" in text
 
@@ -110,11 +111,13 @@ def test_without_a_control_nothing_is_said_of_one(pair):
 
 def test_statistics_of_ones_own_are_told_from_learning(pair):
     sentence = "tested with BatchNorm statistics of their own scans, in the control with those of labelled sites"
-    assert sentence not in shown(pair) and sentence not in page(read_with_controls(pair))
-    for run in (pair, pair / "control"):
-        change(run, "study", buffers={"unsupervised": "local"})
-        change(run, "study", warm_start={"rounds": 0})
-    assert sentence in shown(pair) and sentence in page(read_with_controls(pair))
+    before = read_with_controls(pair)
+    assert sentence not in shown(before) and sentence not in page(before)
+    for place in (pair, pair / "control"):
+        change(place, "study", buffers={"unsupervised": "local"})
+        change(place, "study", warm_start={"rounds": 0})
+    run = read_with_controls(pair)
+    assert sentence in shown(run) and sentence in page(run)
 
 
 def test_a_site_that_is_worse_off_is_named(pair):
@@ -200,7 +203,7 @@ def test_a_control_that_cannot_be_compared_does_not_keep_the_report_from_being_w
     assert run.steps == [] and words in run.control_problems[0]
     html = page(run)
     assert "This run has no control to compare it with." in html
-    assert words in shown(pair)
+    assert words in shown(run)
     with pytest.raises(Exception, match="control|run") as error:  # who names it is told at once
         read_with_controls(pair, [pair / "control"])
     assert words in str(error.value)
@@ -233,17 +236,20 @@ def test_a_silent_control_tells_what_was_learned(pair, fake_run):
 
 def test_what_else_the_run_does_to_images_is_said(pair):
     said = "show the model their scans nearer to the brightness of the others', also when a model is tested"
-    assert said not in shown(pair) and said not in unescape(page(read_with_controls(pair)))
+    before = read_with_controls(pair)
+    assert said not in shown(before) and said not in unescape(page(before))
     for place in (pair, pair / "control"):
         change(place, "study", method=NAMED, algorithm="gamma_matching")
     run = read_with_controls(pair)
-    for text in (shown(pair), unescape(page(run))):
+    for text in (shown(run), unescape(page(run))):
         assert said in text and "is missing: 'fedmed simulate JOB --control --resume' makes it" in text
     named(pair / "control", "study silent control")
-    assert said not in shown(pair), "in that of FedMed 0.1 they adapt too"
-    assert "0.592 adapted, with nothing learned from them" in shown(pair)
+    text = shown(read_with_controls(pair))
+    assert said not in text, "in that of FedMed 0.1 they adapt too"
+    assert "0.592 adapted, with nothing learned from them" in text
     change(pair / "control", "study", method=NAMED, algorithm=None, adaptation=None)
-    assert said in shown(pair) and "'fedmed simulate JOB --control' tells the two apart" in shown(pair)
+    text = shown(read_with_controls(pair))
+    assert said in text and "'fedmed simulate JOB --control' tells the two apart" in text
 
 
 @pytest.fixture
@@ -281,7 +287,7 @@ def test_two_controls_split_the_gain(three, charts):
         f"(95 % interval {west.span} over 6 cases), nothing by learning (the same scores of 6 cases)."
     )
     assert more.difference == 0
-    html, text = unescape(page(run)), shown(three)
+    html, text = unescape(page(run)), shown(run)
     assert "<h2>Left out, adapted and with learning</h2>" in html and html.count("95 % interval, finding</th>") == 2
     assert "in which the sites without labels take part in every round, adapt as in the run, and learn nothing" in html
     assert "they are only scored, and no site adapts; and adapted, in which" in html
@@ -293,7 +299,8 @@ def test_a_site_that_never_trains_and_does_not_adapt_is_told_of_in_the_table_alo
     for place in (three, three / "control_adapted"):
         chosen = {"name": "intensity", "args": {"scored_sites": False}}
         change(place, "study", method=NAMED, adaptation=[chosen])
-    assert "ct_west" not in headline(read_with_controls(three)) and "ct_west 6 0.592" in shown(three)
+    run = read_with_controls(three)
+    assert "ct_west" not in headline(run) and "ct_west 6 0.592" in shown(run)
 
 
 def test_losses_are_told_of_each_step(three):
@@ -325,7 +332,8 @@ def test_of_three_runs_only_cases_count_that_all_scored(three):
 )
 def test_without_the_control_that_adapts_the_other_is_still_compared(three, spoil, words):
     spoil(three / "control_adapted")
-    run, text = read_with_controls(three), shown(three)
+    run = read_with_controls(three)
+    text = shown(run)
     assert "Dice 0.717 with its scans, 0.592 without them: +0.125" in headline(run)
     assert "the control that tells the two apart is missing: 'fedmed simulate JOB --control --resume' makes" in text
     assert len(run.control_problems) == bool(words) and words in "".join(run.control_problems)
