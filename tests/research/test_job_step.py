@@ -21,7 +21,7 @@ from tests.commands import fedmed
 
 from .table_yaml import ROOM, SITE_TABLE
 
-SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16], "pixdim": [12.0, 12.0, 16.0]}
+SMALL = {"batch_size": 1, "patch_size": [16, 16, 8], "window_size": [24, 24, 8], "pixdim": [16.0, 16.0, 40.0]}
 DATA = {
     "path": f"{ROOM}.federation_data.FederationData",
     "bundle": "covid_ct_segmentation",
