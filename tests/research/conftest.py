@@ -103,3 +103,8 @@ def undrawn(monkeypatch):
     """Figures of tables of labels are made and not drawn, which takes most of their time."""
     for module in ("research.tables.markert", "research.runner.label_tables"):
         monkeypatch.setattr(f"{module}.png", lambda figure: b"not drawn")
+
+
+@pytest.fixture(autouse=True)
+def quick_figures(unarranged_figures):
+    """Draw figures without arranging their parts; no test here looks at where they are."""

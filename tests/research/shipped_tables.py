@@ -3,7 +3,10 @@
 from functools import cache
 from pathlib import Path
 
-from fedmed.jobs.app_configs import files
+import pytest
+
+from fedmed.bundles.bundle_parser import footprint
+from fedmed.jobs import app_configs
 from research.runner.continued_training import FILES
 from research.runner.experiment_data import load_data
 from research.runner.experiment_table import load_table
@@ -12,6 +15,7 @@ from research.runner.judgement import judge
 from research.runner.stages import Place
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "research/experiments"
+PACKAGE_SAYS, SAID = app_configs._nothing_private, {}
 ACCEPTED = set()  # studies, as text, that a bundle has accepted: tables have runs in common
 
 
@@ -47,9 +51,20 @@ def jobs_of(table):
 def accepted(job):
     """Whether the bundle accepts a job; one that another table has too is looked at once."""
     text = job.study.model_dump_json()
-    if text not in ACCEPTED and files(job):
-        ACCEPTED.add(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app_configs, "_nothing_private", nothing_private)
+        if text not in ACCEPTED and app_configs.files(job):
+            ACCEPTED.add(text)
     return text in ACCEPTED
+
+
+def nothing_private(bundle, group):
+    """What the package says, which builds the network to know it; of arms that train the same network, once."""
+    network = footprint(bundle.parser().config, ["network"])
+    key = str((bundle.name, network, bundle.federation.get("sharing"), group))
+    if key not in SAID:
+        SAID[key] = PACKAGE_SAYS(bundle, group)
+    return SAID[key]
 
 
 def check_runs(jobs, **differ):

@@ -34,6 +34,13 @@ GROUPS = {"pair": "G", "a|b": "G", "same": "H", "x0": "H"}
 SITES = {f"site_{i}": f"image_{i}" for i in (1, 2, 3)}
 
 
+@pytest.fixture(autouse=True)
+def undrawn_tables(monkeypatch):
+    """Figures are made and not drawn: what was written before holds none."""
+    for layout in ("share_columns", "site_columns"):
+        monkeypatch.setattr(f"{ROOM}.{layout}.png", lambda figure: b"not drawn")
+
+
 def compared(folder, name, content, frame, arms, sites):
     """Write all files from the scores alone; every one of before must be there and the same."""
     (folder / f"{name}.yaml").write_text(yaml.safe_dump({"data": "demo", "seeds": [0], **content}, sort_keys=False))
