@@ -34,6 +34,7 @@ STUDY = {"name": "x", "bundle": "surgical_tool_classification", "method": FEDAVG
          "rounds": 1, "steps": 1}  # fmt: skip
 TWO = {"lap_hei1": "supervised", "lap_hei2": "supervised"}
 SMALL = {"supervised": {"image_size": [24, 32], "batch_size": 8}}
+UNSCORED = {"select": "last", "evaluate": False}  # scoring takes half of a short run
 
 
 def made(algorithm, **changes):
@@ -63,7 +64,7 @@ def test_a_job_of_each_trains(name, allow_extras, tmp_path):
     """One round at two hospitals; those that are not here train below. A second round begins with what is left."""
     allow_extras("control_difference")
     job = read_job(shipped(f"tools_{name}"))
-    small = job.changed({"sites": TWO, "rounds": 1, "epochs": 0.5, "overrides": SMALL})
+    small = job.changed({"sites": TWO, "rounds": 1, "epochs": 0.5, "overrides": SMALL, **UNSCORED})
     server = run_job(write_job(small, tmp_path / "job"), tmp_path / "ws")
     (line,) = rounds_of(tmp_path / "ws")
     assert sorted(line["accepted"]) == list(TWO) and not line["refused"]
@@ -119,7 +120,7 @@ def kept(workspace, site, round):
 def test_amplitudes_travel_once_and_stay(allow_extras, tmp_path):
     """Two entries of each site; 24 × 32 pixels."""
     allow_extras("amplitude")
-    short = {"sites": TWO, "rounds": 2, "epochs": None, "steps": 1, "overrides": SMALL}
+    short = {"sites": TWO, "rounds": 2, "epochs": None, "steps": 1, "overrides": SMALL, **UNSCORED}
     job = read_job(shipped("tools_feddg"))
     job = job.changed({**short, "algorithm": {"name": "feddg", "args": {"bank_images": 2}}})
     assert job.exchange == Exchanged(("amplitude",), once=True, entries=True)

@@ -120,14 +120,19 @@ def never_sent():
 @pytest.fixture(scope="module")
 def run(place, sites, passed, never_sent):
     """Workspace of two rounds."""
-    job = read_job(shipped("instruments_fedst"))
-    method = {**job.study.method.model_dump(), "args": {"server_steps": 3}}
-    job = write_job(job.changed({**SMALL, "method": method}), place / "job")
+    job = write_job(brief_fedst(), place / "job")
     with pytest.MonkeyPatch.context() as patch:
         note_messages(patch, passed, "train", "validate", "evaluate", "release")
         note(patch, never_sent)
         run_job(job, place / "ws", sites)
     return place / "ws"
+
+
+def brief_fedst(**changes):
+    """The job of FedST on small frames, whose server trains three steps a phase."""
+    job = read_job(shipped("instruments_fedst"))
+    method = {**job.study.method.model_dump(), "args": {"server_steps": 3}}
+    return job.changed({**SMALL, "method": method, **changes})
 
 
 def note(patch, never_sent):
@@ -220,18 +225,22 @@ def test_the_same_seed_gives_the_same_result(run, place, sites):
 
 def test_what_was_trained_in_one_place_is_tested_at_a_hospital_that_took_no_part(place, tmp_path):
     shown = {"inst_pooled": "supervised", "inst_lobe": "evaluate"}
-    write_job(read_job(shipped("instruments_pooled")).changed({**SMALL, "sites": shown, "rounds": 1}), tmp_path / "job")
+    write_job(
+        read_job(shipped("instruments_pooled")).changed({**SMALL, "sites": shown, "rounds": 1, "steps": 1}),
+        tmp_path / "job",
+    )
     run_job(tmp_path / "job", tmp_path / "ws", {site: settings_of(site, tmp_path) for site in shown})
     tested = result_of(tmp_path / "ws")["test"]
     assert tested["inst_pooled"] == {"n_cases": 0} and 0 <= tested["inst_lobe"]["dice_mean"] <= 1
 
 
+@pytest.mark.usefixtures("no_torchscript")
 def test_hospitals_say_what_they_are_and_an_unseen_one_gets_a_model_of_its_own_words(place, tmp_path, monkeypatch):
     """ξ comes from a file at each site, which the server has not."""
     overrides = {role: {**SIZE, "indicator": "file"} for role in ("supervised", "evaluate")}
     trains = {"inst_nephro1": "supervised", "inst_lobe": "evaluate"}
-    fewer = {**SMALL, "sites": trains, "overrides": overrides, "rounds": 1, "release_keep": True}
-    write_job(read_job(shipped("instruments_fedst")).changed(fewer), tmp_path / "job")
+    fewer = {"sites": trains, "overrides": overrides, "rounds": 1, "release_keep": True}
+    write_job(brief_fedst(**fewer), tmp_path / "job")
     words = {"procedure": "lobectomy", "indicator_path": "indicator.txt"}
     sites = {site: settings_of(site, tmp_path, words=words) for site in trains}
     run_job(tmp_path / "job", tmp_path / "ws", sites)

@@ -184,7 +184,8 @@ def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_
 
 
 def test_without_leave_nothing_of_one_hospital_reaches_another(one_round, answers, caplog):
-    server, line, _ = one_round("phases_fedmatch", rounds=2, select="last", evaluate=False)
+    short = {"rounds": 2, "epochs": None, "steps": 1, "select": "last", "evaluate": False}
+    server, line, _ = one_round("phases_fedmatch", **short)
     assert server.applied.values == {} and not any(task.extras for task, _ in answers)
     assert "lap_bay, lap_cliff': does not send 'noise_answer'" in caplog.text and not line["refused"]
 
