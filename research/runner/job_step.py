@@ -41,6 +41,7 @@ from research.runner.stages import Place, Stage, StageStep
 from research.runner.start_model import models_for
 
 MADE_OF, STARTED_WITH, LOG = "made_of.json", "started_with.json", "log.txt"
+CHECKED: dict[tuple[str, tuple[str, ...], str], dict[str, str]] = {}  # files of jobs that their bundle has accepted
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,22 @@ def _made_of(job: Job, sites: Mapping[str, SiteConfig], start: Path | None, blan
     }
     lists = {site: hashlib.sha256(config.datalist.read_bytes()).hexdigest() for site, config in sites.items()}
     bundle = Bundle(job.study.bundle, job.study.overlays).digest
-    parts = {"job": files(job), "bundle": bundle, "sites": settings, "datalists": lists, "fedmed": package_digest()}
+    parts = {
+        "job": _job_files(job, bundle),
+        "bundle": bundle,
+        "sites": settings,
+        "datalists": lists,
+        "fedmed": package_digest(),
+    }
     return parts | _server(job) | ({"start": start.name, "blank": blank} if start else {})
+
+
+def _job_files(job: Job, bundle: str) -> dict[str, str]:
+    """Files of the job; it is checked against a bundle of this digest once, though steps ask for their folder often."""
+    key = (job.text, job.allowed, bundle)
+    if key not in CHECKED:
+        CHECKED[key] = files(job)
+    return CHECKED[key]
 
 
 def _server(job: Job) -> dict[str, Any]:
