@@ -54,7 +54,7 @@ def site_for(config: SiteConfig, role: str, folder: Path, labelled: str | None =
 
 def pooled_site(members: Sequence[SiteConfig], names: Sequence[str], folder: Path) -> SiteConfig:
     """One site that holds these lists of several: the bound that federated training is compared with."""
-    roots = [config.data_root.resolve() for config in members]
+    roots = [Path(os.path.abspath(config.data_root)) for config in members]  # by links as the sites: caches go by path
     root = Path(os.path.commonpath(roots))
 
     def moved(data_root: Path, key: str, value: Any) -> Any:
