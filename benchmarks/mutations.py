@@ -31,6 +31,7 @@ TESTS = {  # room -> folders of tests
     "jobs": ["jobs", "scripts/test_package_job.py"],
 }
 EACH, SECONDS = 8, 3600
+Fault = tuple[Path, ast.expr, str]  # file, expression, and the text that takes its place
 SWAPPED = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -66,7 +67,7 @@ def mutated(node: ast.expr) -> ast.expr | None:
     return None
 
 
-def faults(room: str) -> list[tuple[Path, ast.expr, str]]:
+def faults(room: str) -> list[Fault]:
     """Faults of a room: file, expression, and the text that takes its place; each text once."""
     by_hash = {}
     for path in sorted((CHECKOUT / "custom/fedmed" / room).rglob("*.py")):
@@ -77,16 +78,18 @@ def faults(room: str) -> list[tuple[Path, ast.expr, str]]:
     return [by_hash[key] for key in sorted(by_hash)[:EACH]]
 
 
-def killed(room: str, path: Path, node: ast.expr, text: str) -> bool:
-    """True where a test fails in a copy of the checkout with the fault."""
+def killed(room: str, fault: Fault | None) -> bool:
+    """True where a test fails in a copy of the checkout with the fault; None: without any."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "checkout"
         ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "scores", "node_modules")
         shutil.copytree(CHECKOUT, copy, ignore=ignored, symlinks=True)
-        lines = (copy / path).read_text().encode().split(b"\n")
-        line = lines[node.lineno - 1]
-        lines[node.lineno - 1] = line[: node.col_offset] + text.encode() + line[node.end_col_offset :]
-        (copy / path).write_bytes(b"\n".join(lines))
+        if fault:
+            path, node, text = fault
+            lines = (copy / path).read_text().encode().split(b"\n")
+            line = lines[node.lineno - 1]
+            lines[node.lineno - 1] = line[: node.col_offset] + text.encode() + line[node.end_col_offset :]
+            (copy / path).write_bytes(b"\n".join(lines))
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"]
         environment = {**os.environ, "PYTHONPATH": str(copy / "custom"), "OMP_NUM_THREADS": "1"}
         tests = [f"tests/{one}" for one in TESTS[room]]
@@ -98,10 +101,18 @@ def killed(room: str, path: Path, node: ast.expr, text: str) -> bool:
 
 
 def tried(rooms: list[str]) -> Iterator[tuple[str, str, bool]]:
-    """Room, the fault in words, and whether a test found it."""
-    chosen = [(room, *fault) for room in rooms for fault in faults(room)]
+    """Room, the fault in words, and whether a test found it.
+
+    Exits where the tests of a room fail without a fault: they would find each.
+    """
+    chosen = [(room, fault) for room in rooms for fault in faults(room)]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for (room, path, node, text), kill in zip(chosen, pool.map(lambda one: killed(*one), chosen), strict=True):
+        fails = pool.map(lambda room: killed(room, None), rooms)
+        failing = [room for room, failed in zip(rooms, fails, strict=True) if failed]
+        if failing:
+            sys.exit(f"the tests of {', '.join(failing)} fail without a fault: mend them first")
+        for (room, fault), kill in zip(chosen, pool.map(lambda one: killed(*one), chosen), strict=True):
+            path, node, text = fault
             yield room, f"{path}:{node.lineno}: {ast.unparse(node)} -> {text}", kill
 
 

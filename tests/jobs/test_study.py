@@ -147,6 +147,10 @@ def test_what_is_not_a_study(text, message):
             ["'mean_rounds' is 4, but there are 3 rounds after the warm start; lower"],
         ),
         ({"select": "mean", "rounds": 2, "warm_start": {}}, ["'mean_rounds' is 3, but there are 2 rounds; lower it"]),
+        (
+            {"select": "mean", "rounds": 1, "warm_start": {}},
+            ["but there is 1 round; add rounds, or write 'select: best'"],
+        ),
         ({"mean_rounds": 2}, ["'mean_rounds' is for 'select': 'mean'"]),
         ({"select": "mean", "patience": 2}, ["'patience' waits for better scores"]),
         (
