@@ -1,13 +1,14 @@
 """Keep MONAI and Ignite from loading at once what they need for things that are hardly ever used.
 
-transformers, for a network that nobody uses here; torchvision, which loads PyTorch's compiler; Matplotlib, pandas, ITK,
-OpenCV, requests and parts of SciPy; pydicom, for DICOM inside NIfTI; and the distributed optimizers of PyTorch, which
-compile themselves and bring sympy. They would cost each process of server and sites some six seconds and 200 MB. All of
-them are there for whoever imports them. So is PyTorch's compiler, another second, which every optimizer would load to
-ask it to keep away. And ITK loads no PyTorch, two seconds and 200 MB, where only files are read.
+transformers, for a network that nobody uses here; Matplotlib, pandas, ITK, OpenCV, requests and parts of SciPy;
+pydicom, for DICOM inside NIfTI; and the distributed optimizers of PyTorch, which compile themselves and bring sympy.
+They would cost each process of server and sites some six seconds and 200 MB. All of them are there for whoever imports
+them. So is PyTorch's compiler, another second, which every optimizer would load to ask it to keep away. And ITK loads
+no PyTorch, two seconds and 200 MB, where only files are read.
 """
 
 import importlib
+import importlib.util
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -26,10 +27,7 @@ WITHOUT = {  # a package -> whoever can do without it
 LATER = {"torch.distributed.optim": "ignite.handlers.checkpoint"}
 OPTIONAL = "monai.utils.module"  # its function optional_import loads what MONAI can do without
 PLOTS = "matplotlib.pyplot"
-OPTIONAL_LATER = {"cv2", "itk", "matplotlib", PLOTS, "pandas", "pydicom", "requests", "torch.utils.tensorboard"}
-OPTIONAL_LATER |= {"torchvision", "torchvision.models", "torchvision.models.detection._utils"}
-OPTIONAL_LATER |= {"torchvision.models.detection.backbone_utils", "torchvision.models.feature_extraction"}
-OPTIONAL_LATER |= {
+OPTIONAL_LATER = {"cv2", "itk", "matplotlib", PLOTS, "pandas", "pydicom", "requests", "torch.utils.tensorboard"} | {
     f"scipy.{part}"
     for part in ("ndimage", "optimize", "signal", "sparse", "sparse.csgraph", "sparse.linalg", "spatial")
 }
@@ -89,8 +87,7 @@ def _changed(spec: ModuleSpec | None, change: Callable[[ModuleType], None]) -> M
 def _load_optional_later(monai: ModuleType) -> None:
     """Let MONAI's ``optional_import`` load what is in ``OPTIONAL_LATER`` when something of it is used."""
     at_once = monai.optional_import
-    # PathFinder: asked alone for torchvision, the finder of the label server's environment would declare its operators
-    there = {name for name in OPTIONAL_LATER if PathFinder.find_spec(name.partition(".")[0])}
+    there = {name for name in OPTIONAL_LATER if importlib.util.find_spec(name.partition(".")[0])}
 
     def optional_import(module: str, *args: Any, **kwargs: Any) -> tuple[Any, bool]:
         """As MONAI's own, but some modules are loaded later."""

@@ -162,7 +162,7 @@ def test_nvflare_equals_the_loop(job, allow, lively, tmp_path):
     """The labelled sites' mean, the gate, the classes' shares and what sites report go through NVFlare as they are."""
     allow(*ALL)
     sites = {"ct_north": "supervised", "ct_east": "unsupervised"}
-    folder = job(sites=sites, evaluate=False, args={"gate": True, "align": True})
+    folder = job(sites=sites, evaluate=False, overlays=["demo", "coarse"], args={"gate": True, "align": True})
     command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(folder), "-w", str(tmp_path / "flare")]
     run = subprocess.run([*command, "-t", "2"], capture_output=True, text=True, timeout=1800, cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
