@@ -86,3 +86,10 @@ def kept_by_the_server(workspace: Path) -> bytes:
     kinds = ("log.txt", "rounds.jsonl", "result.json", "run.json", LAST, "events.out.tfevents")
     assert all(any(kind in path.name for path in files) for kind in kinds)
     return b"\0".join(path.read_bytes() for path in files)
+
+
+def leave_pictures_out(patch):
+    """Draw no charts in pages, nor PNGs of them: for tests that look at neither."""
+    patch.setattr("fedmed.reports.run_page.drawn", lambda run, named: dict.fromkeys(named))
+    patch.setattr("fedmed.reports.plots.svg", lambda figure, name: "")
+    patch.setattr("fedmed.reports.plots.png", lambda figure, path: None)

@@ -22,7 +22,7 @@ from fedmed.flare.recipe import FedMedRecipe
 from fedmed.reports.run import read_run
 from fedmed_demo import demo_site
 from tests.commands import fedmed
-from tests.e2e.runs import same
+from tests.e2e.runs import leave_pictures_out, same
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 FIRST = {"ct_north": "supervised", "ct_west": "evaluate"}
@@ -87,9 +87,9 @@ def test_a_recipe_in_prod_env_gives_the_same_model(study, whole):
 
 
 def test_the_result_becomes_a_bundle_that_predicts_and_a_report(
-    study, fedmed_home, tmp_path, no_torchscript, no_charts, monkeypatch
+    study, fedmed_home, tmp_path, no_torchscript, monkeypatch
 ):
-    monkeypatch.setattr("fedmed.reports.plots.png", lambda figure, path: None)
+    leave_pictures_out(monkeypatch)
     bundle = export_bundle(study.result, tmp_path / "covid_ct_segmentation").out
     image = sorted((demo_site("chest_ct_tiny", "ct_west", fedmed_home) / "images").iterdir())[0]
     mask, source = infer_image(bundle, image), nib.load(image)

@@ -67,9 +67,7 @@ def finished(job, root, environment, patch):
     """Run the job both ways; return what crossed the loop and what the command printed."""
     for name, value in {**environment, "FEDMED_SITE_CONFIGS": str(root / "configs")}.items():
         patch.setenv(name, value)  # the simulator's processes get them too
-    patch.setattr("fedmed.reports.run_page.drawn", lambda run, named: dict.fromkeys(named))  # nobody looks at charts
-    patch.setattr("fedmed.reports.plots.svg", lambda figure, name: "")
-    patch.setattr("fedmed.reports.plots.png", lambda figure, path: None)
+    runs.leave_pictures_out(patch)
     with patch.context() as here, contextlib.redirect_stdout(io.StringIO()) as said:
         here.chdir(root)
         assert fedmed("simulate")([str(job), "--workspace", "ws"]) == 0, said.getvalue()[-3000:]

@@ -14,9 +14,9 @@ from fedmed.adapting.decisions import COLOUR, INTENSITY, STATISTICS, Adapted, Pr
 from fedmed.adapting.folder_images import FolderImages
 from fedmed.data.augment.colours import COLOURS, Colours, colours
 from fedmed.plain_text import in_markdown
+from fedmed.reports import plots
 from fedmed.reports.label_charts import spoken
 from fedmed.reports.palette import MARKS, png_address
-from fedmed.reports.plots import style, svg
 from fedmed.reports.sheet import Sheet, SheetFigure, SheetTable
 from fedmed.reports.words import join
 from fedmed.training.case_recorder import axial
@@ -124,19 +124,19 @@ def _figures(adapted: Adapted, references: Mapping[str, Tensor]) -> list[SheetFi
         note += outlines if before.each[0].is_mask else below
         title = "Some images before and after" if adapted.made else "Some images, and what the model says of them"
         figures.append(SheetFigure(title, note, cases(adapted)))
-    with style():
+    with plots.style():
         if before is not None and after is not None:
             note = f"On {len(before.each)} of the images, evenly spread. To be sure is not to be right."
-            drawn = Markup(svg(charts.calls(before, after), "calls-chart"))
+            drawn = Markup(plots.svg(charts.calls(before, after), "calls-chart"))
             figures.append(SheetFigure("What is called, and how sure", note, drawn))
         carried = f"as a mean its {', '.join(sorted(references))}" if references else "nothing to compare with"
         note = f"Of the training hospitals' images the bundle carries {carried}. The darkest bin is cut off."
-        drawn = Markup(svg(charts.histograms(adapted, references), "histograms"))
+        drawn = Markup(plots.svg(charts.histograms(adapted, references), "histograms"))
         figures.append(SheetFigure("How bright the images are", note, drawn))
         if adapted.layers:
             note = "Of each normalisation layer, in the order of the network: how far the mean of its input lies from "
             note += "that of the training, in deviations."
-            drawn = Markup(svg(charts.layers(adapted), "layers"))
+            drawn = Markup(plots.svg(charts.layers(adapted), "layers"))
             figures.append(SheetFigure("Distance of statistics by layer", note, drawn))
     return figures
 
