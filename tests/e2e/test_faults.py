@@ -358,7 +358,7 @@ def test_the_other_faults_are_named_in_the_record_and_the_run_goes_on(job, tmp_p
         "later round": "computed for round 6, this is round 5",
     }
     faults = {str(round): kind for round, kind in enumerate(expected)}
-    folder = make_faulty(job(rounds=7, min_clients=1, max_norm=30.0), {"ct_east": faults})
+    folder = make_faulty(job(rounds=7, min_clients=1, max_norm=4.0), {"ct_east": faults})
     run = fedmed("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     lines = rounds(tmp_path / "ws")
