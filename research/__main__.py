@@ -66,7 +66,7 @@ def run(
     chosen = _numbers(seeds)
     from fedmed.federation.warm_starts import FOLDER as WARM_STARTS
     from research.runner.experiment_data import load_data
-    from research.runner.experiment_table import load_tables, only
+    from research.runner.experiment_table import load_tables, names_in, only
     from research.runner.reproduction import reproduce
 
     logging.basicConfig(format="%(message)s")
@@ -75,7 +75,7 @@ def run(
     images = load_data(find(data or read[0].data, EXPERIMENTS / "data"))
     if share_warm_starts:
         (out / "runs" / WARM_STARTS).mkdir(parents=True, exist_ok=True)
-    read = [only(table, arms.split(",")) for table in read] if arms else read
+    read = [only(table, names_in(arms, table)) for table in read] if arms else read
     with stop_says("\nstopped; finished runs are kept, and the same command goes on with the others"):
         code = reproduce(read, images, out, chosen, jobs, dask, scores)
     raise typer.Exit(code)

@@ -111,6 +111,16 @@ def only(table: ExperimentTable, names: Sequence[str]) -> ExperimentTable:
     return replace(table, arms=[arm for arm in table.arms if arm.name in names])
 
 
+def names_in(text: str, table: ExperimentTable) -> list[str]:
+    """Names of arms from a list with commas between; a name of the table may hold commas itself."""
+    known, parts, names = {arm.name for arm in table.arms}, text.split(","), []
+    while parts:
+        number = next((n for n in range(len(parts), 1, -1) if ",".join(parts[:n]).strip() in known), 1)
+        names.append(",".join(parts[:number]).strip())
+        parts = parts[number:]
+    return names
+
+
 def _with_shared(document: Document) -> Document:
     """A table with what it does not say itself as the table says that ``like`` names, in the same folder."""
     if "like" not in document.values:

@@ -5,7 +5,7 @@ import yaml
 
 from fedmed.errors import JobError
 from research.runner.encoder_training import EncoderTraining
-from research.runner.experiment_table import load_table, only
+from research.runner.experiment_table import load_table, names_in, only
 from research.runner.untrained_encoders import RandomEncoder
 
 from .shipped_tables import EXPERIMENTS, data_of
@@ -51,6 +51,22 @@ def test_an_arm_is_the_chain_with_its_own_settings_or_another_class(tmp_path):
     assert [arm.name for arm in only(table, ["c", "a"]).arms] == ["a", "c"]
     with pytest.raises(JobError, match="no arm 'z'; it has: a, b, c"):
         only(table, ["z"])
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a", ["a"]),
+        ("b,a", ["b", "a"]),
+        ("b, a", ["b", "a"]),
+        ("a, twice", ["a, twice"]),
+        ("b,a, twice,a", ["b", "a, twice", "a"]),
+        ("b,z", ["b", "z"]),
+    ],
+)
+def test_a_name_in_a_list_may_hold_a_comma(tmp_path, text, names):
+    table = read(tmp_path, arms={**TABLE["arms"], "a, twice": {"encoder": {"rounds": 2}}})
+    assert names_in(text, table) == names
 
 
 def test_every_arm_is_there_with_each_variant(tmp_path):
