@@ -89,12 +89,17 @@ def charts():
     """Asked for by tests that look at the charts of a page, where others of their file use ``no_charts``."""
 
 
+def leave_charts_out(patch):
+    """Draw no charts in pages, most of whose time they take."""
+    patch.setattr("fedmed.reports.run_page.drawn", lambda run, named: dict.fromkeys(named))
+    patch.setattr("fedmed.reports.plots.svg", lambda figure, name: "")
+
+
 @pytest.fixture
 def no_charts(request, monkeypatch):
-    """Leave charts out of pages, most of whose time they take: for tests that read a page's words."""
+    """Leave charts out of pages: for tests that read a page's words."""
     if "charts" not in request.fixturenames:
-        monkeypatch.setattr("fedmed.reports.run_page.drawn", lambda run, named: dict.fromkeys(named))
-        monkeypatch.setattr("fedmed.reports.plots.svg", lambda figure, name: "")
+        leave_charts_out(monkeypatch)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import pytest
 import torch
 import yaml
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 SITES = {
     "ct_north": "supervised",
     "ct_south": "supervised",
@@ -112,7 +111,7 @@ def two_levels():
     """Overlays with a smaller network still, tests/two_levels.yaml: for runs in this process, which alone has it."""
     from fedmed.bundles.bundle import Bundle
 
-    path, config_file = CHECKOUT / "tests" / "two_levels.yaml", Bundle.config_file
+    path, config_file = Path(__file__).with_name("two_levels.yaml"), Bundle.config_file
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Bundle, "config_file", lambda self, name: path if name == path.stem else config_file(self, name))
         yield ["demo", path.stem]

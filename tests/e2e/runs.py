@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from fedmed.durable_files import load_tensors
+from tests.conftest import leave_charts_out
 
 PATIENT = "Meier-4711"  # in the name of a file that a site lists and has lost
 LAST, BEST = "FL_global_model.pt", "best_FL_global_model.pt"
@@ -90,6 +91,5 @@ def kept_by_the_server(workspace: Path) -> bytes:
 
 def leave_pictures_out(patch):
     """Draw no charts in pages, nor PNGs of them: for tests that look at neither."""
-    patch.setattr("fedmed.reports.run_page.drawn", lambda run, named: dict.fromkeys(named))
-    patch.setattr("fedmed.reports.plots.svg", lambda figure, name: "")
+    leave_charts_out(patch)
     patch.setattr("fedmed.reports.plots.png", lambda figure, path: None)
